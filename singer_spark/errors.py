@@ -1,0 +1,90 @@
+"""Every error a user can meet, by what the operator does next.
+
+    SingerSparkError      1   root: one line on standard error, no traceback
+      SettingsError      78   edit the settings; lists every problem at once
+      SourceError        69   the source, a driver or a grant is missing; fix access
+      ProtocolError      76   messages out of order or not JSON; look at the tap
+      DataError          65   root of what concerns the data itself
+        SchemaError      65   a type or a change of schema cannot be carried
+        RecordError      65   a record does not fit its schema or its table
+      StateError         74   state cannot be read or stored
+      TransientError     75   safe to run again unchanged; the only one that is retried
+
+The numbers are those of sysexits(3). A message says what, where and what to do next.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable
+from typing import IO, Any, ClassVar
+
+import click
+from typing_extensions import override
+
+EXIT_SIGINT = 130
+EXIT_SIGTERM = 143
+
+
+class SingerSparkError(click.ClickException):
+    """Something went wrong that the message explains."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+    @override
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the one line; the traceback is for those who asked for debug logs."""
+        click.echo(f"Error: {self.format_message()}", file=file or sys.stderr)
+        logging.getLogger("singer_spark").debug("Traceback of the error above", exc_info=self)
+
+
+class SettingsError(SingerSparkError):
+    """The settings contradict themselves or the machine. Edit them and run again."""
+
+    exit_code: ClassVar[int] = 78
+
+    def __init__(self, problems: str | Iterable[str]) -> None:
+        self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
+        super().__init__("; ".join(self.problems))
+
+
+class SourceError(SingerSparkError):
+    """The source, its driver or a grant is missing. Fix access, or discover again."""
+
+    exit_code: ClassVar[int] = 69
+
+
+class ProtocolError(SingerSparkError):
+    """The messages are not a Singer stream. Look at the tap upstream."""
+
+    exit_code: ClassVar[int] = 76
+
+
+class DataError(SingerSparkError):
+    """The data itself is the problem."""
+
+    exit_code: ClassVar[int] = 65
+
+
+class SchemaError(DataError):
+    """A type cannot be carried, or a change would lose data. Decide on the column."""
+
+
+class RecordError(DataError):
+    """A record does not fit. Fix the data, or divert it with on_invalid_record."""
+
+
+class StateError(SingerSparkError):
+    """State cannot be read or stored. Inspect it with `singer-spark state get`."""
+
+    exit_code: ClassVar[int] = 74
+
+
+class TransientError(SingerSparkError):
+    """A conflict or a lost connection. Safe to run again unchanged."""
+
+    exit_code: ClassVar[int] = 75

@@ -1,0 +1,48 @@
+"""Identifiers: quoted for Spark SQL, folded into table names, checked for clashes."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+
+def quote(name: str) -> str:
+    """Quote one identifier for Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quote_path(*parts: str) -> str:
+    """Quote a nested identifier such as catalog.schema.table."""
+    return ".".join(quote(part) for part in parts)
+
+
+def literal(text: str) -> str:
+    """Quote a text as a Spark SQL string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def table_name(stream: str) -> str:
+    """Fold a stream's name into a table's: what is no letter, digit or underscore becomes one."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", stream)
+
+
+def case_clashes(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Find the names that differ only by case, which Spark cannot tell apart."""
+    folded: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        folded[name.lower()].append(name)
+    return [tuple(group) for group in folded.values() if len(group) > 1]
+
+
+def merged_options(
+    name: str, options: Mapping[str, Mapping[str, Any]] | None
+) -> dict[str, Any]:
+    """Gather the options of every shell pattern that matches; of each key the last match wins."""
+    merged: dict[str, Any] = {}
+    for pattern, values in (options or {}).items():
+        if fnmatchcase(name, pattern):
+            merged |= values
+    return merged
