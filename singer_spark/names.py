@@ -37,9 +37,7 @@ def case_clashes(names: Iterable[str]) -> list[tuple[str, ...]]:
     return [tuple(group) for group in folded.values() if len(group) > 1]
 
 
-def merged_options(
-    name: str, options: Mapping[str, Mapping[str, Any]] | None
-) -> dict[str, Any]:
+def merged_options(name: str, options: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any]:
     """Gather the options of every shell pattern that matches; of each key the last match wins."""
     merged: dict[str, Any] = {}
     for pattern, values in (options or {}).items():

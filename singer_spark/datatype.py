@@ -1,0 +1,98 @@
+"""Reads the text of a Spark type (`decimal(20,5)`, `map<string,int>`) without a session."""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.sql import types as T
+
+_ATOMS: dict[str, T.DataType] = {
+    "boolean": T.BooleanType(),
+    "tinyint": T.ByteType(),
+    "smallint": T.ShortType(),
+    "int": T.IntegerType(),
+    "bigint": T.LongType(),
+    "float": T.FloatType(),
+    "double": T.DoubleType(),
+    "string": T.StringType(),
+    "binary": T.BinaryType(),
+    "date": T.DateType(),
+    "timestamp": T.TimestampType(),
+    "timestamp_ntz": T.TimestampNTZType(),
+}
+_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|([A-Za-z_][\w$-]*)|(\d+)|([<>(),:]))")
+
+
+def parse_datatype(text: str) -> T.DataType | None:
+    """Return the Spark type that the text names, or None where it names none of ours."""
+    tokens = _tokens(text)
+    if tokens is None:
+        return None
+    try:
+        datatype = _datatype(tokens)
+    except (IndexError, KeyError, ValueError):
+        return None
+    return None if tokens else datatype
+
+
+def _tokens(text: str) -> list[str] | None:
+    """Split into tokens, the first one last, so that pop() takes them in order."""
+    tokens, position = [], 0
+    text = text.strip()
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            return None
+        tokens.append(match[0].strip())
+        position = match.end()
+    return tokens[::-1]
+
+
+def _expect(tokens: list[str], wanted: str) -> None:
+    if tokens.pop() != wanted:
+        raise ValueError(wanted)
+
+
+def _datatype(tokens: list[str]) -> T.DataType:
+    name = tokens.pop().lower()
+    if name == "decimal":
+        return _decimal(tokens)
+    if name == "array":
+        _expect(tokens, "<")
+        element = _datatype(tokens)
+        _expect(tokens, ">")
+        return T.ArrayType(element)
+    if name == "map":
+        _expect(tokens, "<")
+        key = _datatype(tokens)
+        _expect(tokens, ",")
+        value = _datatype(tokens)
+        _expect(tokens, ">")
+        return T.MapType(key, value)
+    if name == "struct":
+        return _struct(tokens)
+    return _ATOMS[name]
+
+
+def _decimal(tokens: list[str]) -> T.DecimalType:
+    _expect(tokens, "(")
+    precision = int(tokens.pop())
+    _expect(tokens, ",")
+    scale = int(tokens.pop())
+    _expect(tokens, ")")
+    if not 0 <= scale <= precision <= 38:
+        raise ValueError(precision)
+    return T.DecimalType(precision, scale)
+
+
+def _struct(tokens: list[str]) -> T.StructType:
+    _expect(tokens, "<")
+    fields: list[T.StructField] = []
+    while True:
+        name = tokens.pop()
+        if name.startswith("`"):
+            name = name[1:-1].replace("``", "`")
+        _expect(tokens, ":")
+        fields.append(T.StructField(name, _datatype(tokens)))
+        if tokens.pop() == ">":
+            return T.StructType(fields)

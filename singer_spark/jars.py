@@ -1,0 +1,172 @@
+"""The jars a session needs: which ones, and a cache of them on this machine.
+
+A set of Maven coordinates is resolved once, by the Ivy that Spark ships, into a folder of its own;
+later starts take the files from there. The folder appears whole or not at all, because the tap
+and the target of a first run start together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from filelock import FileLock
+
+from singer_spark.errors import SettingsError
+
+logger = logging.getLogger(__name__)
+
+DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0",)
+# The AWS bundle that hadoop-aws asks for weighs 686 MB; the modules that S3A uses, 18 MB.
+_AWS_SDK = "2.35.4"
+S3 = (
+    "org.apache.hadoop:hadoop-aws:3.5.0",
+    *(
+        f"software.amazon.awssdk:{module}:{_AWS_SDK}"
+        for module in (
+            "s3",
+            "s3-transfer-manager",
+            "sts",
+            "apache-client",
+            "netty-nio-client",
+            "url-connection-client",
+        )
+    ),
+)
+_DRIVERS = {
+    "postgresql": "org.postgresql:postgresql:42.7.13",
+    "mysql": "com.mysql:mysql-connector-j:9.4.0",
+    "mariadb": "org.mariadb.jdbc:mariadb-java-client:3.5.6",
+    "sqlserver": "com.microsoft.sqlserver:mssql-jdbc:13.2.1.jre11",
+    "oracle": "com.oracle.database.jdbc:ojdbc17:23.9.0.25.07",
+    "sqlite": "org.xerial:sqlite-jdbc:3.50.3.0",
+    "h2": "com.h2database:h2:2.4.240",
+}
+_COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
+
+
+def packages_for(url: str) -> tuple[str, ...]:
+    """Name the Maven packages that a source or table URL needs beside Spark's own."""
+    if jdbc := re.match(r"jdbc:(\w+):", url):
+        driver = _DRIVERS.get(jdbc[1])
+        return (driver,) if driver else ()
+    return S3 if "s3a://" in url or "s3://" in url else ()
+
+
+def resolve(groups: Sequence[Sequence[str]], *, ivy_settings: str | None = None) -> list[Path]:
+    """Return the jars of each group of coordinates, from the cache where it has them."""
+    jars: list[Path] = []
+    for group in dict.fromkeys(tuple(group) for group in groups if group):
+        for coordinate in group:
+            if not _COORDINATE.fullmatch(coordinate):
+                raise SettingsError(
+                    f"spark_packages: {coordinate!r} is no Maven coordinate; "
+                    "write group:artifact:version"
+                )
+        jars.extend(sorted(_cached(group, ivy_settings).glob("*.jar")))
+    return jars
+
+
+def cache_folder() -> Path:
+    """Return the folder of the cache: SINGER_SPARK_CACHE, or the user's cache folder."""
+    if chosen := os.environ.get("SINGER_SPARK_CACHE"):
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "singer-spark"
+
+
+def spark_jars() -> Path:
+    """Return the folder of the jars that Spark itself ships."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    return Path(_find_spark_home()) / "jars"
+
+
+def _cached(group: tuple[str, ...], ivy_settings: str | None) -> Path:
+    root = cache_folder() / "jars"
+    folder = root / hashlib.sha256("\n".join(group).encode()).hexdigest()[:16]
+    if folder.is_dir():
+        return folder
+    root.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if not folder.is_dir():
+            logger.info("Fetching %s and what it needs (once)", ", ".join(group))
+            with tempfile.TemporaryDirectory(dir=root) as scratch:
+                _retrieve(group, Path(scratch), ivy_settings)
+                (Path(scratch) / "jars").rename(folder)
+    return folder
+
+
+def _retrieve(group: tuple[str, ...], scratch: Path, ivy_settings: str | None) -> None:
+    settings = Path(ivy_settings) if ivy_settings else scratch / "ivysettings.xml"
+    if not ivy_settings:
+        settings.write_text(_ivy_settings(cache_folder() / "ivy"))
+    (scratch / "ivy.xml").write_text(_ivy_module(group))
+    (ivy,) = spark_jars().glob("ivy-*.jar")
+    command = [
+        java_command(), "-cp", str(ivy), "org.apache.ivy.Main", "-error",
+        "-settings", str(settings), "-ivy", str(scratch / "ivy.xml"),
+        "-types", "jar", "bundle",
+        "-retrieve", f"{scratch}/jars/[organisation]_[artifact]-[revision](-[classifier]).[ext]",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode or not any((scratch / "jars").glob("*.jar")):
+        logger.debug("Ivy said: %s%s", done.stdout, done.stderr)
+        raise SettingsError(
+            f"cannot fetch {', '.join(group)} from the Maven repository; check the network, or "
+            "the mirror in spark_conf spark.jars.ivySettings, or name local files in spark_jars"
+        )
+
+
+def _ivy_settings(cache: Path) -> str:
+    return (
+        f"<ivysettings><caches defaultCacheDir={quoteattr(str(cache))}/>"
+        '<settings defaultResolver="central"/>'
+        '<resolvers><ibiblio name="central" m2compatible="true"/></resolvers></ivysettings>'
+    )
+
+
+def _ivy_module(group: tuple[str, ...]) -> str:
+    dependencies = "".join(
+        "<dependency org={} name={} rev={} conf='default->compile,runtime,master'/>".format(
+            *map(quoteattr, coordinate.split(":"))
+        )
+        for coordinate in group
+    )
+    # What Spark ships is never fetched a second time, in another version.
+    asked = {coordinate.split(":")[1] for coordinate in group}
+    shipped = {re.sub(r"-\d.*$", "", jar.stem) for jar in spark_jars().glob("*.jar")} - asked
+    excludes = "".join(
+        f"<exclude org='*' module={quoteattr(name)} type='*' ext='*'/>"
+        for name in sorted(shipped | {"bundle"})
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="singer-spark" module="jars"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}{excludes}</dependencies></ivy-module>"
+    )
+
+
+def java_command() -> str:
+    """Return the java command, or explain what to install."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
+    install = "install a Java runtime 17 or newer (such as openjdk-17-jre-headless or Temurin 17)"
+    if not java:
+        where = f"JAVA_HOME ({home})" if home else "the PATH"
+        raise SettingsError(f"Java is missing: no java in {where}; {install}")
+    printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    version = re.search(r'version "(\d+)(?:\.(\d+))?', printed)
+    major = int(version[2] if version[1] == "1" and version[2] else version[1]) if version else 0
+    if major < 17:
+        found = f"Java {major}" if major else "no working Java"
+        raise SettingsError(f"Java is too old: {java} is {found}; {install}")
+    return java

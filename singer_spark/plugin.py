@@ -1,0 +1,91 @@
+"""What tap and target share as Singer plugins: settings errors, version, signals."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any, ClassVar
+
+import click
+from jsonschema import ValidationError
+from singer_sdk.plugin_base import JSONSchemaValidator, PluginBase, _ConfigInput
+from typing_extensions import override
+
+from singer_spark.errors import SettingsError
+from singer_spark.settings import spark_problems
+
+
+class SparkPlugin(PluginBase):
+    """A Singer plugin whose settings errors are one line and exit with 78."""
+
+    package_name: ClassVar[str] = "singer-spark"  # type: ignore[misc]
+
+    @classmethod
+    def settings_problems(cls, config: Mapping[str, Any]) -> list[str]:
+        """List what contradicts itself in a config that fits its schema."""
+        return spark_problems(config)
+
+    @override
+    def _validate_config(self, *, raise_errors: bool = True) -> list[str]:
+        schema = self.config_jsonschema
+        self.append_builtin_config(schema)
+        validator = JSONSchemaValidator(schema)
+        problems = [_explain(error) for error in validator.iter_errors(self._config)]
+        problems += self.settings_problems(self._config)
+        if problems and raise_errors:
+            raise SettingsError(problems)
+        for name in sorted(self._config.keys() - schema["properties"].keys()):
+            self.logger.warning("Setting %s is unknown and ignored", name)
+        return problems
+
+    @override
+    @classmethod
+    def cb_config(
+        cls, ctx: click.Context, param: click.Option, value: tuple[str, ...]
+    ) -> _ConfigInput:
+        """Read the config files, later ones over earlier ones; ENV means the environment."""
+        config: dict[str, Any] = {}
+        for name in value:
+            if name != "ENV":
+                config |= read_json_object(name, "config")
+        return _ConfigInput(config=config, parse_env="ENV" in value)
+
+    @override
+    def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
+        self.logger.warning("Ended by signal %d", signum)
+        sys.exit(128 + signum)
+
+
+def read_json_object(name: str, what: str) -> dict[str, Any]:
+    """Read a JSON object from a file, or explain why not."""
+    try:
+        value = json.loads(Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{what} file {name}: {error.strerror}") from error
+    except ValueError as error:
+        raise SettingsError(f"{what} file {name} is not JSON; check it with a JSON tool") from error
+    if not isinstance(value, dict):
+        raise SettingsError(f"{what} file {name} must hold a JSON object")
+    return value
+
+
+def _explain(error: ValidationError) -> str:
+    """Name the setting and the rule it breaks, never its value, which may be a secret."""
+    where = ".".join(str(part) for part in error.absolute_path)
+    rule: Any = error.validator_value
+    instance: Any = error.instance
+    if error.validator == "required":
+        missing = [name for name in rule if name not in instance]
+        return "; ".join(f"{'.'.join(filter(None, [where, name]))} is required" for name in missing)
+    if error.validator == "type":
+        wanted = rule if isinstance(rule, str) else " or ".join(rule)
+        return f"{where or 'the config'} must be of type {wanted}"
+    if error.validator == "enum":
+        return f"{where} must be one of {', '.join(map(str, rule))}"
+    if error.validator == "additionalProperties":
+        schema: Any = error.schema
+        return f"{where}: unknown key; known are {', '.join(schema.get('properties', {}))}"
+    return f"{where} must satisfy {error.validator} {rule}"

@@ -1,0 +1,180 @@
+"""The only builder of Spark sessions.
+
+It keeps three promises for everything above it: the JVM never writes to standard output, no
+setting travels on a command line, and times are UTC to the microsecond.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from singer_spark import jars
+from singer_spark.errors import SettingsError
+from singer_spark.settings import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MAX_MEMORY_MB = 4096
+_lock = threading.Lock()
+
+# What the promises rest on; a session that runs elsewhere gets these too.
+_FIXED_CONF = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+_DELTA_CONF = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
+def open_session(settings: SparkSettings, *, urls: Iterable[str] = ()) -> SparkSession:
+    """Return the process's session, started for the given source and table URLs if there is none.
+
+    Args:
+        settings: How to reach Spark.
+        urls: What will be read and written; decides on drivers and on S3.
+    """
+    from pyspark.sql import SparkSession
+
+    with _lock:
+        if active := SparkSession.getActiveSession():
+            return active
+        if settings.remote:
+            return _connect(settings)
+        return _start(settings, list(urls))
+
+
+def isolated(spark: SparkSession) -> SparkSession:
+    """Return a session with a configuration of its own, on the same engine.
+
+    Commit metadata is a setting of the session, so every stream that commits needs one.
+    """
+    if hasattr(spark, "cloneSession"):
+        session: SparkSession = spark.cloneSession()
+    else:
+        session = spark.newSession()
+    for key, value in _FIXED_CONF.items():
+        session.conf.set(key, value)
+    return session
+
+
+def _connect(settings: SparkSettings) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    try:
+        builder = SparkSession.builder.remote(str(settings.remote))  # noqa: TID251
+        for key, value in {**settings.conf, **_FIXED_CONF}.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+    except ImportError as error:
+        raise SettingsError(
+            "spark_remote needs Spark Connect's client: pip install 'singer-spark[connect]'"
+        ) from error
+
+
+def _start(settings: SparkSettings, urls: list[str]) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    jars.java_command()
+    conf = _configuration(settings, _class_path(settings, urls))
+    # pyspark would hand the configuration over as arguments, which every process can read.
+    with tempfile.NamedTemporaryFile("w", suffix=".conf", encoding="utf-8") as properties:
+        properties.writelines(f"{key} {_escaped(value)}\n" for key, value in conf.items())
+        properties.flush()
+        before = os.environ.get("PYSPARK_SUBMIT_ARGS")
+        os.environ["PYSPARK_SUBMIT_ARGS"] = (
+            f"--properties-file {shlex.quote(properties.name)} pyspark-shell"
+        )
+        try:
+            gateway = launch_gateway(popen_kwargs={"stdout": 2})  # type: ignore[no-untyped-call]
+            context = SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
+        finally:
+            if before is None:
+                del os.environ["PYSPARK_SUBMIT_ARGS"]
+            else:
+                os.environ["PYSPARK_SUBMIT_ARGS"] = before
+    return SparkSession(context)
+
+
+def _class_path(settings: SparkSettings, urls: list[str]) -> list[str]:
+    if settings.jars:
+        if missing := [jar for jar in settings.jars if not Path(jar).is_file()]:
+            raise SettingsError(f"spark_jars: no such file: {', '.join(missing)}")
+        return list(settings.jars)
+    groups = [jars.DELTA, *(jars.packages_for(url) for url in urls), settings.packages]
+    found = jars.resolve(groups, ivy_settings=settings.conf.get("spark.jars.ivySettings"))
+    return [str(path) for path in found]
+
+
+def _configuration(settings: SparkSettings, class_path: list[str]) -> dict[str, str]:
+    """Gather the whole configuration: defaults, then the user's, then what is fixed."""
+    log4j = Path(__file__).with_name("log4j2.properties")
+    java_options = settings.conf.get("spark.driver.extraJavaOptions", "")
+    conf = {
+        **_tuning(settings),
+        **_s3_conf(os.environ),
+        **{key: value for key, value in settings.conf.items() if key != "spark.jars.ivySettings"},
+        **_FIXED_CONF,
+        **_DELTA_CONF,
+        "spark.master": settings.master,
+        "spark.driver.extraJavaOptions": (
+            f"-Duser.timezone=UTC -Dlog4j2.configurationFile={log4j.as_uri()} {java_options}"
+        ).strip(),
+        "spark.driver.extraClassPath": os.pathsep.join(class_path),
+    }
+    if not settings.is_local:
+        conf["spark.jars"] = ",".join(class_path)
+    return conf
+
+
+def _tuning(settings: SparkSettings) -> dict[str, str]:
+    """Tune for small commits; everything here may be overridden."""
+    tuning = {
+        "spark.app.name": "singer-spark",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.maxResultSize": "0",
+    }
+    if settings.is_local:
+        cores = str(os.cpu_count() or 2)
+        tuning |= {
+            "spark.driver.memory": f"{_driver_memory_mb()}m",
+            "spark.driver.host": "localhost",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": cores,
+            "spark.databricks.delta.snapshotPartitions": cores,
+        }
+    return tuning
+
+
+def _driver_memory_mb() -> int:
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    return max(512, min(machine // 4, _MAX_MEMORY_MB))
+
+
+def _s3_conf(environ: Mapping[str, str]) -> dict[str, str]:
+    """Translate the usual AWS variables; the keys themselves stay in the environment."""
+    conf = {"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
+    if endpoint := environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL"):
+        conf["spark.hadoop.fs.s3a.endpoint"] = endpoint
+        conf["spark.hadoop.fs.s3a.path.style.access"] = "true"
+    if region := environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION"):
+        conf["spark.hadoop.fs.s3a.endpoint.region"] = region
+    return conf
+
+
+def _escaped(value: str) -> str:
+    """Escape a value for a Java properties file, which knows JSON's escapes."""
+    return json.dumps(value)[1:-1]

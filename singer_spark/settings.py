@@ -1,0 +1,111 @@
+"""The Spark settings that tap and target share, declared once and parsed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from singer_sdk import typing as th
+
+DEFAULT_MASTER = "local[*]"
+
+SPARK = th.PropertiesList(
+    th.Property(
+        "spark_master",
+        th.StringType,
+        default=DEFAULT_MASTER,
+        title="Spark master",
+        description="Any Spark master: local[4], spark://host:7077, yarn, k8s://…",
+    ),
+    th.Property(
+        "spark_remote",
+        th.StringType,
+        title="Spark Connect server",
+        description="A Spark Connect server such as sc://host:15002; excludes spark_master.",
+    ),
+    th.Property(
+        "spark_conf",
+        th.ObjectType(additional_properties=True),
+        default={},
+        title="Spark configuration",
+        description="Any Spark configuration, except what the product's promises rest on.",
+    ),
+    th.Property(
+        "spark_packages",
+        th.ArrayType(th.StringType),
+        default=[],
+        title="Maven packages",
+        description=(
+            "More Maven coordinates. Delta, S3 and the drivers of known JDBC URLs are added "
+            "by themselves."
+        ),
+    ),
+    th.Property(
+        "spark_jars",
+        th.ArrayType(th.StringType),
+        default=[],
+        title="Local jars",
+        description="Local jars; with these nothing is resolved from a repository.",
+    ),
+)
+
+_REFUSED_CONF = {
+    "spark.sql.extensions": "Delta's extension is always set",
+    "spark.sql.catalog.spark_catalog": "Delta's catalog is always set",
+    "spark.sql.session.timeZone": "times are handled in UTC",
+    "spark.sql.ansi.enabled": "without ANSI mode Spark bends values silently",
+    "spark.sql.parquet.outputTimestampType": "other types lose microseconds or years",
+    "spark.databricks.delta.commitInfo.userMetadata": "commits carry the run and its state",
+    "spark.jars": "use spark_jars",
+    "spark.jars.packages": "use spark_packages",
+    "spark.master": "use spark_master",
+    "spark.remote": "use spark_remote",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """How to reach Spark."""
+
+    master: str
+    remote: str | None
+    conf: Mapping[str, str]
+    packages: tuple[str, ...]
+    jars: tuple[str, ...]
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> SparkSettings:
+        """Read the Spark settings of a validated config."""
+        return cls(
+            master=config.get("spark_master") or DEFAULT_MASTER,
+            remote=config.get("spark_remote"),
+            conf={
+                key: _conf_text(value) for key, value in (config.get("spark_conf") or {}).items()
+            },
+            packages=tuple(config.get("spark_packages") or ()),
+            jars=tuple(config.get("spark_jars") or ()),
+        )
+
+    @property
+    def is_local(self) -> bool:
+        """Say whether driver and executors are one process on this machine."""
+        return self.remote is None and self.master.startswith("local")
+
+
+def spark_problems(config: Mapping[str, Any]) -> list[str]:
+    """List what contradicts itself in the Spark settings."""
+    problems = [
+        f"spark_conf: {key} cannot be set: {reason}"
+        for key, reason in _REFUSED_CONF.items()
+        if key in (config.get("spark_conf") or {})
+    ]
+    if config.get("spark_remote") and config.get("spark_master") not in (None, DEFAULT_MASTER):
+        problems.append("spark_remote and spark_master exclude each other; set one of them")
+    if config.get("spark_jars") and config.get("spark_packages"):
+        problems.append("spark_jars and spark_packages exclude each other; set one of them")
+    return problems
+
+
+def _conf_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,121 @@
+"""State in a folder: a temporary file, synced, then renamed into place."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from singer_spark.errors import StateError
+from singer_spark.state.objects import ConflictError, Expect, Stored, tag_of
+
+
+class FolderObjects:
+    """Objects as files under a root; names with a leading dot are ours and never listed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def place(self) -> str:
+        """Name the root."""
+        return str(self.root)
+
+    def read(self, key: str) -> Stored | None:
+        """Read one file."""
+        with self._explained():
+            return _read(self.root / key)
+
+    def write(self, key: str, body: bytes, expected: str | Expect) -> str:
+        """Replace one file, if it still is what the writer expects."""
+        path = self.root / key
+        with self._explained():
+            _make_folder(path.parent)
+            with self._locked():
+                found = _read(path)
+                if expected is not Expect.ANYTHING and expected != tag_of(found):
+                    raise ConflictError(str(path))
+                _replace(path, body)
+        return hashlib.sha256(body).hexdigest()
+
+    def delete(self, key: str) -> None:
+        """Remove one file."""
+        path = self.root / key
+        with self._explained():
+            if path.exists():
+                path.unlink(missing_ok=True)
+                _sync(path.parent)
+
+    def list(self, folder: str) -> list[str]:
+        """List a folder; one that does not exist is empty."""
+        path = self.root / folder
+        with self._explained():
+            if not path.exists():
+                return []
+            entries = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
+            return [entry.name + "/" * entry.is_dir() for entry in entries]
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        # Comparing and renaming are two steps; the lock makes them one among our own writers.
+        descriptor = os.open(
+            self.root / ".write.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666
+        )
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StateError(
+                f"state folder {error.filename or self.root}: {error.strerror or error}; "
+                "check that it is a folder that this user may write to"
+            ) from error
+
+
+def _read(path: Path) -> Stored | None:
+    try:
+        body = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return Stored(body, hashlib.sha256(body).hexdigest())
+
+
+def _replace(path: Path, body: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        # Not mkstemp: its 0600 would shut out the group that shares the folder.
+        with temporary.open("xb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync(path.parent)
+
+
+def _make_folder(path: Path) -> None:
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Make a rename or a removal in the folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,57 @@
+"""The seam of the state backends: bytes under keys, written atomically and conditionally."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from singer_spark.errors import StateError
+
+
+class Expect(Enum):
+    """What a write expects to find, where that is not one known version."""
+
+    ABSENT = "absent"
+    ANYTHING = "anything"
+
+
+class Stored(NamedTuple):
+    """The bytes under a key and the tag of that version."""
+
+    body: bytes
+    etag: str
+
+
+def tag_of(stored: Stored | None) -> str | Expect:
+    """Say what a writer expects to find again."""
+    return Expect.ABSENT if stored is None else stored.etag
+
+
+class ConflictError(StateError):
+    """Another writer came first."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"{place} was changed by someone else since it was read; nothing was overwritten. "
+            "See that only one run of the pipeline is active, then run again"
+        )
+
+
+class ObjectStore(Protocol):
+    """Bytes under keys such as `orders/state.json`; every write is atomic."""
+
+    @property
+    def place(self) -> str:
+        """Name the store in messages, without secrets."""
+
+    def read(self, key: str) -> Stored | None:
+        """Read one object; None where there is none."""
+
+    def write(self, key: str, body: bytes, expected: str | Expect) -> str:
+        """Write one object over the expected version and return the new tag."""
+
+    def delete(self, key: str) -> None:
+        """Delete one object; a missing one is no error."""
+
+    def list(self, folder: str) -> list[str]:
+        """List the names directly in a folder ('' is the top); folders end with '/'."""

@@ -1,0 +1,139 @@
+"""State in S3 or anything that speaks it: conditional writes, one object per request.
+
+Endpoint, region and keys come by the usual AWS means (AWS_ENDPOINT_URL_S3, AWS_PROFILE, roles, …).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from singer_spark.errors import StateError
+from singer_spark.state.objects import ConflictError, Expect, Stored
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+LOST_RACE = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+MISSING = {"NoSuchKey", "404"}
+
+
+class S3Objects:
+    """Objects under a prefix of a bucket."""
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str,
+        *,
+        endpoint_url: str | None = None,
+        region: str | None = None,
+    ) -> None:
+        self.bucket = bucket
+        self.prefix = prefix.strip("/")
+        with self._explained("connect"):
+            self._client = _connect(endpoint_url, region)
+
+    @property
+    def place(self) -> str:
+        """Name the bucket and prefix."""
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+    def read(self, key: str) -> Stored | None:
+        """Read one object."""
+        with self._explained("read"):
+            try:
+                found = self._client.get_object(Bucket=self.bucket, Key=self._key(key))
+            except ClientError as error:
+                if _code(error) in MISSING:
+                    return None
+                raise
+            return Stored(found["Body"].read(), found["ETag"])
+
+    def write(self, key: str, body: bytes, expected: str | Expect) -> str:
+        """Put one object, if the stored one still is what the writer expects."""
+        with self._explained("write"):
+            try:
+                done = self._client.put_object(
+                    Bucket=self.bucket,
+                    Key=self._key(key),
+                    Body=body,
+                    ContentType="application/json",
+                    **_condition(expected),
+                )
+            except ClientError as error:
+                if _code(error) not in LOST_RACE | MISSING:
+                    raise
+            else:
+                return done["ETag"]
+        # A put whose answer was lost is repeated by the client and then meets its own success.
+        found = self.read(key)
+        if found is not None and found.body == body:
+            return found.etag
+        raise ConflictError(f"{self.place}/{key}")
+
+    def delete(self, key: str) -> None:
+        """Delete one object."""
+        with self._explained("delete"):
+            self._client.delete_object(Bucket=self.bucket, Key=self._key(key))
+
+    def list(self, folder: str) -> list[str]:
+        """List the names directly under a folder."""
+        prefix = self._key(folder).rstrip("/") + "/" if self._key(folder) else ""
+        names: list[str] = []
+        with self._explained("list"):
+            pages = self._client.get_paginator("list_objects_v2")
+            for page in pages.paginate(Bucket=self.bucket, Prefix=prefix, Delimiter="/"):
+                names += [item["Key"][len(prefix) :] for item in page.get("Contents", [])]
+                names += [item["Prefix"][len(prefix) :] for item in page.get("CommonPrefixes", [])]
+        return [name for name in names if name]
+
+    def _key(self, key: str) -> str:
+        return f"{self.prefix}/{key}" if self.prefix else key
+
+    @contextmanager
+    def _explained(self, verb: str) -> Iterator[None]:
+        """Turn the client's errors into one line; its own texts may repeat what was sent."""
+        try:
+            yield
+        except (ClientError, BotoCoreError, ValueError) as error:
+            reason = _code(error) if isinstance(error, ClientError) else type(error).__name__
+            raise StateError(
+                f"state store {self.place}: cannot {verb} ({reason}); check the bucket, endpoint "
+                "and credentials, which must allow to get, put, delete and list objects"
+            ) from error
+
+
+def _connect(endpoint_url: str | None, region: str | None) -> S3Client:
+    settings: dict[str, Any] = {
+        "connect_timeout": 10,
+        "read_timeout": 30,
+        "retries": {"mode": "standard", "max_attempts": 4},
+        # Newer checksums are refused by many servers that speak S3.
+        "request_checksum_calculation": "when_required",
+        "response_checksum_validation": "when_required",
+    }
+    session = boto3.session.Session(region_name=region)
+    client = session.client("s3", endpoint_url=endpoint_url, config=Config(**settings))
+    host = urlsplit(client.meta.endpoint_url).hostname or ""
+    if host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
+        return client
+    # Other servers seldom have a DNS name per bucket.
+    settings["s3"] = {"addressing_style": "path"}
+    return session.client("s3", endpoint_url=endpoint_url, config=Config(**settings))
+
+
+def _condition(expected: str | Expect) -> dict[str, Any]:
+    if expected is Expect.ANYTHING:
+        return {}
+    return {"IfNoneMatch": "*"} if expected is Expect.ABSENT else {"IfMatch": expected}
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", "unknown"))

@@ -1,0 +1,181 @@
+"""JSON Schema to Spark types and back, one table in two directions.
+
+`x-sql-datatype` carries the exact Spark type and wins over everything else, so a table goes from
+tap to target unchanged. Nothing here needs a running session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import types as T
+
+from singer_spark.datatype import parse_datatype
+from singer_spark.errors import SchemaError
+
+SQL_DATATYPE = "x-sql-datatype"
+MAX_DEPTH = 500
+_INT64 = (-(2**63), 2**63 - 1)
+_BIG_INTEGER = T.DecimalType(38, 0)
+_DECIMAL_FORMATS = {"singer.decimal", "x-singer.decimal"}
+_STRING_FORMATS: dict[str, T.DataType] = {
+    "date-time": T.TimestampType(),
+    "date": T.DateType(),
+}
+_SIMPLE: dict[str, T.DataType] = {"boolean": T.BooleanType(), "string": T.StringType()}
+
+# Spark type -> the JSON Schema that describes its values on the wire.
+_WIRE: dict[type[T.DataType], dict[str, Any]] = {
+    T.BooleanType: {"type": "boolean"},
+    T.ByteType: {"type": "integer"},
+    T.ShortType: {"type": "integer"},
+    T.IntegerType: {"type": "integer"},
+    T.LongType: {"type": "integer"},
+    T.FloatType: {"type": "number"},
+    T.DoubleType: {"type": "number"},
+    T.DecimalType: {"type": "number"},
+    T.StringType: {"type": "string"},
+    T.BinaryType: {"type": "string", "contentEncoding": "base64"},
+    T.DateType: {"type": "string", "format": "date"},
+    T.TimestampType: {"type": "string", "format": "date-time"},
+    T.TimestampNTZType: {"type": "string", "format": "date-time"},
+}
+
+
+def to_spark_type(schema: Mapping[str, Any], *, where: str = "", depth: int = 0) -> T.DataType:
+    """Return the Spark type of a JSON Schema property.
+
+    Args:
+        schema: The property's schema, `$ref` already resolved.
+        where: The property's name, for messages.
+        depth: How many levels of nesting are above it.
+    """
+    if depth > MAX_DEPTH:
+        raise SchemaError(f"{where}: nested deeper than {MAX_DEPTH} levels; flatten it in the tap")
+    exact = schema.get(SQL_DATATYPE)
+    if isinstance(exact, str) and (parsed := parse_datatype(exact)) is not None:
+        return parsed
+    union = _nullable_union(schema)
+    if union is not None:
+        return to_spark_type(union, where=where, depth=depth)
+    kinds = _kinds(schema)
+    if kinds == {"object"} and schema.get("properties"):
+        return to_struct(schema, where=where, depth=depth + 1)
+    if kinds == {"array"}:
+        items = schema.get("items")
+        element = (
+            to_spark_type(items, where=f"{where}[]", depth=depth + 1)
+            if isinstance(items, Mapping)
+            else T.StringType()
+        )
+        return T.ArrayType(element)
+    return _scalar(kinds, schema)
+
+
+def to_struct(schema: Mapping[str, Any], *, where: str = "", depth: int = 0) -> T.StructType:
+    """Return the struct of a JSON Schema object with declared properties."""
+    prefix = f"{where}." if where else ""
+    return T.StructType(
+        [
+            T.StructField(
+                name, to_spark_type(_as_mapping(value), where=f"{prefix}{name}", depth=depth)
+            )
+            for name, value in schema["properties"].items()
+        ]
+    )
+
+
+def to_json_schema(datatype: T.DataType, *, singer_decimal: bool = False) -> dict[str, Any]:
+    """Return the JSON Schema of a column's values, nullable, with the exact Spark type.
+
+    Args:
+        datatype: The column's type.
+        singer_decimal: Write decimals as strings, for readers that know `x-singer.decimal`.
+    """
+    if isinstance(datatype, T.StructType):
+        return {
+            "type": ["object", "null"],
+            "properties": {
+                field.name: to_json_schema(field.dataType, singer_decimal=singer_decimal)
+                for field in datatype
+            },
+        }
+    if isinstance(datatype, T.ArrayType):
+        items = to_json_schema(datatype.elementType, singer_decimal=singer_decimal)
+        return {"type": ["array", "null"], "items": items}
+    if isinstance(datatype, T.MapType):
+        values = to_json_schema(datatype.valueType, singer_decimal=singer_decimal)
+        schema: dict[str, Any] = {"type": "object", "additionalProperties": values}
+    elif isinstance(datatype, T.DecimalType) and singer_decimal:
+        schema = {
+            "type": "string",
+            "format": "x-singer.decimal",
+            "precision": datatype.precision,
+            "scale": datatype.scale,
+        }
+    else:
+        schema = dict(_WIRE.get(type(datatype), {"type": "string"}))
+    return {**schema, "type": [schema["type"], "null"], SQL_DATATYPE: datatype.simpleString()}
+
+
+def _as_mapping(value: Any) -> Mapping[str, Any]:
+    """Read the boolean schemas `true` and `false`, and null, as a property of any type."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _kinds(schema: Mapping[str, Any]) -> set[str]:
+    kinds = schema.get("type", ())
+    return ({kinds} if isinstance(kinds, str) else set(kinds)) - {"null"}
+
+
+def _nullable_union(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the one alternative of a union that is not null, if there is just one."""
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        options = schema.get(keyword)
+        if "type" in schema or not isinstance(options, list):
+            continue
+        real = [
+            option
+            for option in options
+            if isinstance(option, Mapping) and option.get("type") not in ("null", ["null"])
+        ]
+        if len(real) == 1:
+            return real[0]
+    return None
+
+
+def _scalar(kinds: set[str], schema: Mapping[str, Any]) -> T.DataType:
+    if kinds == {"integer"}:
+        return _integer(schema)
+    if kinds == {"number"} or kinds == {"number", "integer"}:
+        return _number(schema)
+    if kinds == {"string"}:
+        if schema.get("format") in _DECIMAL_FORMATS:
+            return _singer_decimal(schema)
+        return _STRING_FORMATS.get(schema.get("format", ""), T.StringType())
+    (kind,) = kinds if len(kinds) == 1 else ("string",)
+    return _SIMPLE.get(kind, T.StringType())
+
+
+def _integer(schema: Mapping[str, Any]) -> T.DataType:
+    bounds = [schema[name] for name in ("minimum", "maximum") if schema.get(name) is not None]
+    beyond = any(not _INT64[0] <= bound <= _INT64[1] for bound in bounds)
+    return _BIG_INTEGER if beyond else T.LongType()
+
+
+def _number(schema: Mapping[str, Any]) -> T.DataType:
+    step = schema.get("multipleOf")
+    if not isinstance(step, (int, float)) or step <= 0:
+        return T.DoubleType()
+    for scale in range(39):
+        if abs(step * 10**scale - 1) < 1e-9:
+            return T.DecimalType(38, scale)
+    return T.DoubleType()
+
+
+def _singer_decimal(schema: Mapping[str, Any]) -> T.DataType:
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision <= 38:
+        return T.DecimalType(precision, scale)
+    return T.StringType()
