@@ -6,6 +6,8 @@ import re
 
 from pyspark.sql import types as T
 
+from singer_spark.names import quote
+
 _ATOMS: dict[str, T.DataType] = {
     "boolean": T.BooleanType(),
     "tinyint": T.ByteType(),
@@ -96,3 +98,15 @@ def _struct(tokens: list[str]) -> T.StructType:
         fields.append(T.StructField(name, _datatype(tokens)))
         if tokens.pop() == ">":
             return T.StructType(fields)
+
+
+def to_ddl(datatype: T.DataType) -> str:
+    """Write a Spark type as SQL, with every nested name quoted."""
+    if isinstance(datatype, T.StructType):
+        fields = ", ".join(f"{quote(field.name)}: {to_ddl(field.dataType)}" for field in datatype)
+        return f"struct<{fields}>"
+    if isinstance(datatype, T.ArrayType):
+        return f"array<{to_ddl(datatype.elementType)}>"
+    if isinstance(datatype, T.MapType):
+        return f"map<{to_ddl(datatype.keyType)}, {to_ddl(datatype.valueType)}>"
+    return datatype.simpleString()

@@ -15,6 +15,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from singer_spark import jars
 from singer_spark.errors import SettingsError
 from singer_spark.settings import SparkSettings
@@ -22,8 +25,12 @@ from singer_spark.settings import SparkSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# What Spark raises: its own exceptions, and those of Java code that it does not translate.
+SPARK_ERRORS = (PySparkException, Py4JError)
+
 _MAX_MEMORY_MB = 4096
 _lock = threading.Lock()
+_session: SparkSession | None = None
 
 # What the promises rest on; a session that runs elsewhere gets these too.
 _FIXED_CONF = {
@@ -44,14 +51,11 @@ def open_session(settings: SparkSettings, *, urls: Iterable[str] = ()) -> SparkS
         settings: How to reach Spark.
         urls: What will be read and written; decides on drivers and on S3.
     """
-    from pyspark.sql import SparkSession
-
+    global _session
     with _lock:
-        if active := SparkSession.getActiveSession():
-            return active
-        if settings.remote:
-            return _connect(settings)
-        return _start(settings, list(urls))
+        if _session is None:
+            _session = _connect(settings) if settings.remote else _start(settings, list(urls))
+        return _session
 
 
 def isolated(spark: SparkSession) -> SparkSession:

@@ -1,0 +1,135 @@
+"""Two schemas into the changes between them, or an error that says what would be lost.
+
+Nothing here needs a running session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyspark.sql import types as T
+
+from singer_spark.errors import SchemaError
+
+# How many digits an integer type can need, as a decimal.
+_INTEGER_DIGITS: dict[type[T.DataType], int] = {
+    T.ByteType: 3,
+    T.ShortType: 5,
+    T.IntegerType: 10,
+    T.LongType: 19,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """A new column, at the top or inside a struct; path parts `element` and `value` as in SQL."""
+
+    path: tuple[str, ...]
+    datatype: T.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Widen:
+    """A column whose type must hold more than it did."""
+
+    path: tuple[str, ...]
+    before: T.DataType
+    after: T.DataType
+
+
+Change = AddColumn | Widen
+
+
+def unify(table: T.StructType, incoming: T.StructType) -> T.StructType:
+    """Return the schema that holds what the table has and what is coming, in the table's order."""
+    unified = _unify_struct((), table, incoming)
+    return T.StructType(unified.fields)
+
+
+def changes(table: T.StructType, unified: T.StructType) -> list[Change]:
+    """List what has to change for the table to get the unified schema."""
+    return list(_changes((), table, unified))
+
+
+def _unify(path: tuple[str, ...], before: T.DataType, after: T.DataType) -> T.DataType:
+    if before == after or isinstance(after, T.NullType):
+        return before
+    if isinstance(before, T.StructType) and isinstance(after, T.StructType):
+        return _unify_struct(path, before, after)
+    if isinstance(before, T.ArrayType) and isinstance(after, T.ArrayType):
+        element = _unify((*path, "element"), before.elementType, after.elementType)
+        return T.ArrayType(element)
+    if isinstance(before, T.MapType) and isinstance(after, T.MapType):
+        value = _unify((*path, "value"), before.valueType, after.valueType)
+        return T.MapType(before.keyType, value)
+    wider = _wider(before, after)
+    if wider is None:
+        raise SchemaError(
+            f"{'.'.join(path)}: {after.simpleString()} does not fit the table's "
+            f"{before.simpleString()}, and no type holds both without loss; give the column "
+            "another name in the tap, or change the table"
+        )
+    return wider
+
+
+def _unify_struct(path: tuple[str, ...], before: T.StructType, after: T.StructType) -> T.StructType:
+    coming = {field.name.lower(): field for field in after}
+    fields = []
+    for field in before:
+        new = coming.pop(field.name.lower(), None)
+        datatype = _unify((*path, field.name), field.dataType, new.dataType) if new else None
+        fields.append(
+            T.StructField(field.name, datatype or field.dataType, metadata=field.metadata)
+        )
+    fields += [T.StructField(field.name, field.dataType) for field in coming.values()]
+    return T.StructType(fields)
+
+
+def _wider(before: T.DataType, after: T.DataType) -> T.DataType | None:
+    """Return the narrowest type that holds the table's values and those to come, or None."""
+    kinds = {type(before), type(after)}
+    if kinds <= set(_INTEGER_DIGITS):
+        return max(before, after, key=lambda kind: _INTEGER_DIGITS[type(kind)])
+    if kinds == {T.FloatType, T.DoubleType}:
+        return T.DoubleType()
+    # A whole number is a plain number too; but a bigint that is stored need not fit a double.
+    whole = (
+        set(_INTEGER_DIGITS)
+        if isinstance(before, T.DoubleType)
+        else {T.ByteType, T.ShortType, T.IntegerType}
+    )
+    if T.DoubleType in kinds and kinds & whole:
+        return T.DoubleType()
+    if kinds <= {T.DecimalType, *_INTEGER_DIGITS}:
+        return _wider_decimal(_as_decimal(before), _as_decimal(after))
+    return None
+
+
+def _as_decimal(datatype: T.DataType) -> T.DecimalType:
+    if isinstance(datatype, T.DecimalType):
+        return datatype
+    return T.DecimalType(_INTEGER_DIGITS[type(datatype)], 0)
+
+
+def _wider_decimal(one: T.DecimalType, other: T.DecimalType) -> T.DecimalType | None:
+    scale = max(one.scale, other.scale)
+    precision = max(one.precision - one.scale, other.precision - other.scale) + scale
+    return T.DecimalType(precision, scale) if precision <= 38 else None
+
+
+def _changes(path: tuple[str, ...], before: T.DataType, after: T.DataType) -> Iterator[Change]:
+    if isinstance(before, T.StructType) and isinstance(after, T.StructType):
+        known = {field.name.lower(): field for field in before}
+        for field in after:
+            old = known.get(field.name.lower())
+            if old is None:
+                yield AddColumn((*path, field.name), field.dataType)
+            else:
+                yield from _changes((*path, field.name), old.dataType, field.dataType)
+    elif isinstance(before, T.ArrayType) and isinstance(after, T.ArrayType):
+        yield from _changes((*path, "element"), before.elementType, after.elementType)
+    elif isinstance(before, T.MapType) and isinstance(after, T.MapType):
+        yield from _changes((*path, "value"), before.valueType, after.valueType)
+    elif before != after:
+        yield Widen(path, before, after)

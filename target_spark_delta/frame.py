@@ -1,0 +1,148 @@
+"""A segment into a DataFrame: typed, with one row per key where the stream has one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.window import Window
+
+from singer_spark.names import literal, quote
+from target_spark_delta.spool import CARRIED, LINE_NUMBER, RECEIVED, Segment
+from target_spark_delta.validation import DELETED_AT
+from target_spark_delta.values import typed, wire_type
+
+_CORRUPT = "!"
+TABLE_VERSION = "_sdc_table_version"
+METADATA: dict[str, T.DataType] = {
+    "_sdc_extracted_at": T.TimestampType(),
+    "_sdc_received_at": T.TimestampType(),
+    "_sdc_batched_at": T.TimestampType(),
+    DELETED_AT: T.TimestampType(),
+    "_sdc_sequence": T.LongType(),
+    TABLE_VERSION: T.LongType(),
+    "_sdc_run_id": T.StringType(),
+}
+_METADATA_SQL = {
+    "_sdc_received_at": f"timestamp_micros({quote(RECEIVED)})",
+    "_sdc_sequence": quote(RECEIVED),
+    TABLE_VERSION: "version",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the columns of a batch are.
+
+    Args:
+        declared: The columns that the stream's schema declares, with their types.
+        metadata: The `_sdc_*` columns that are added.
+        table: The table's schema, which has all of them.
+        run_id: The run, for `_sdc_run_id`.
+        batched_at: Now, for `_sdc_batched_at`; one value, so that a repeated read is the same.
+    """
+
+    declared: T.StructType
+    metadata: Sequence[str]
+    table: T.StructType
+    run_id: str
+    batched_at: str
+
+    @property
+    def columns(self) -> list[str]:
+        """Name the columns of the batch."""
+        return [*self.declared.names, *self.metadata]
+
+
+def read_segment(spark: SparkSession, segment: Segment, shape: Shape) -> DataFrame:
+    """Read a segment into the table's types; a value that does not fit raises an error."""
+    fields = [*shape.declared.fields]
+    if DELETED_AT in shape.metadata:
+        fields.append(T.StructField(DELETED_AT, T.TimestampType()))
+    record = T.StructType([T.StructField(f.name, wire_type(f.dataType)) for f in fields])
+    wire = (
+        T.StructType()
+        .add(LINE_NUMBER, T.LongType())
+        .add(CARRIED, T.ArrayType(T.StringType()))
+        .add(RECEIVED, T.LongType())
+        .add("time_extracted", T.StringType())
+        .add("version", T.LongType())
+        .add("record", record)
+        .add(_CORRUPT, T.StringType())
+    )
+    lines = (
+        spark.read.schema(wire)
+        .option("columnNameOfCorruptRecord", _CORRUPT)
+        .option("lineSep", "\n")
+        .option("maxStringLen", str(2**31 - 1))
+        .option("maxNestingDepth", "2000")
+        .json(str(segment.path))
+    )
+    return lines.selectExpr(
+        f"{_checked(quote(LINE_NUMBER))} as {quote(LINE_NUMBER)}",
+        quote(CARRIED),
+        *(f"{sql} as {quote(name)}" for name, sql in _columns(fields, shape).items()),
+    )
+
+
+def _checked(line_number: str) -> str:
+    """Refuse a record whose shape is another than declared: a number where an array should be."""
+    refusal = (
+        f"raise_error(concat('line ', {line_number}, ': an object or array stands where the "
+        "schema declares something else, or the other way round'))"
+    )
+    return f"if({quote(_CORRUPT)} is null, {line_number}, {refusal})"
+
+
+def _columns(fields: Sequence[T.StructField], shape: Shape) -> dict[str, str]:
+    types = {field.name.lower(): field.dataType for field in shape.table}
+    columns = {
+        field.name: typed(
+            f"record.{quote(field.name)}",
+            field.dataType,
+            types.get(field.name.lower(), field.dataType),
+            field.name,
+        )
+        for field in fields
+    }
+    for name in shape.metadata:
+        if name == "_sdc_extracted_at":
+            stamp = T.TimestampType()
+            columns[name] = typed("time_extracted", stamp, stamp, "time_extracted")
+        elif name == "_sdc_run_id":
+            columns[name] = literal(shape.run_id)
+        elif name == "_sdc_batched_at":
+            columns[name] = f"timestamp {literal(shape.batched_at)}"
+        elif name != DELETED_AT:
+            columns[name] = _METADATA_SQL[name]
+    return columns
+
+
+def latest_per_key(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Keep the last record of each key."""
+    newest_first = Window.partitionBy(*map(quote, keys)).orderBy(F.col(quote(LINE_NUMBER)).desc())
+    ranked = rows.withColumn("\0rank", F.row_number().over(newest_first))
+    return ranked.where("`\0rank` = 1").drop("\0rank")
+
+
+def folded_per_key(rows: DataFrame, keys: Sequence[str], shape: Shape) -> DataFrame:
+    """Fold the records of each key into one row, each column from the last record that carries it.
+
+    Every column that is no key becomes a struct of one field, null where no record carries it.
+    """
+    carried = quote(CARRIED)
+    always = set(shape.metadata) - {DELETED_AT}
+    values = [
+        F.expr(
+            f"max_by(named_struct('v', {quote(name)}), {quote(LINE_NUMBER)}) filter (where "
+            f"{carried} is null or array_contains({carried}, {literal(name)}) "
+            f"or {str(name in always).lower()})"
+        ).alias(name)
+        for name in shape.columns
+        if name not in keys
+    ]
+    last = F.max(quote(LINE_NUMBER)).alias(LINE_NUMBER)
+    return rows.groupBy(*map(quote, keys)).agg(last, *values)

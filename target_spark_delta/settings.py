@@ -1,0 +1,232 @@
+"""The target's settings: declared once, parsed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from singer_sdk import typing as th
+
+from singer_spark.names import merged_options
+from singer_spark.settings import SPARK, SparkSettings
+
+LOAD_METHODS = ("upsert", "append-only")
+_STREAM_OPTIONS = th.ObjectType(
+    th.Property("load_method", th.StringType(allowed_values=list(LOAD_METHODS))),
+    th.Property("key_properties", th.ArrayType(th.StringType)),
+    th.Property("partial_records", th.BooleanType),
+    th.Property("allow_rewrite", th.BooleanType),
+    additional_properties=False,
+)
+
+CONFIG_JSONSCHEMA = th.PropertiesList(
+    th.Property(
+        "path",
+        th.StringType,
+        required=True,
+        title="Root of the tables",
+        description=(
+            "Root of the tables, local, s3a://, gs:// or abfss://; a table is at "
+            "PATH/[SCHEMA/]TABLE."
+        ),
+    ),
+    th.Property(
+        "default_target_schema",
+        th.StringType,
+        title="Schema",
+        description="Sub-folder of every table.",
+    ),
+    th.Property(
+        "load_method",
+        th.StringType(allowed_values=list(LOAD_METHODS)),
+        default="upsert",
+        title="Load method",
+        description="upsert (append where the stream has no key) or append-only.",
+    ),
+    th.Property(
+        "hard_delete",
+        th.BooleanType,
+        default=False,
+        title="Hard delete",
+        description="Remove the rows that a deletion names; otherwise they are kept and marked.",
+    ),
+    th.Property(
+        "add_record_metadata",
+        th.BooleanType,
+        default=False,
+        title="Add record metadata",
+        description=(
+            "Add _sdc_extracted_at, _sdc_received_at, _sdc_batched_at, _sdc_deleted_at, "
+            "_sdc_sequence, _sdc_table_version and _sdc_run_id."
+        ),
+    ),
+    th.Property(
+        "batch_size_rows",
+        th.IntegerType(minimum=1),
+        default=500_000,
+        title="Batch rows",
+        description="A batch is merged when it has this many rows.",
+    ),
+    th.Property(
+        "batch_size_bytes",
+        th.IntegerType(minimum=1),
+        default=268_435_456,
+        title="Batch bytes",
+        description="A batch is merged when it has this many bytes.",
+    ),
+    th.Property(
+        "batch_wait_seconds",
+        th.NumberType(minimum=0),
+        default=60,
+        title="Batch wait",
+        description="A batch is merged when its first record is this old.",
+    ),
+    th.Property(
+        "validate_records",
+        th.BooleanType,
+        default=True,
+        title="Validate records",
+        description=(
+            "Validate each record against its JSON Schema. Even when off, a value that does not "
+            "fit its column is never bent."
+        ),
+    ),
+    th.Property(
+        "schema_changes",
+        th.StringType(allowed_values=["evolve", "freeze"]),
+        default="evolve",
+        title="Schema changes",
+        description="evolve: new columns and lossless widening; freeze: any change is an error.",
+    ),
+    th.Property(
+        "skip_unchanged",
+        th.BooleanType,
+        default=True,
+        title="Skip unchanged rows",
+        description="Do not rewrite a row that is equal, _sdc_* columns aside.",
+    ),
+    th.Property(
+        "stream_options",
+        th.ObjectType(additional_properties=_STREAM_OPTIONS),
+        default={},
+        title="Options by stream",
+        description=(
+            "Shell pattern of stream names to load_method, key_properties, partial_records, "
+            "allow_rewrite; of each option the last match wins."
+        ),
+    ),
+    th.Property(
+        "compression",
+        th.StringType(allowed_values=["zstd", "snappy", "gzip", "lz4", "none"]),
+        default="zstd",
+        title="Compression",
+        description="Parquet codec.",
+    ),
+    th.Property(
+        "table_properties",
+        th.ObjectType(additional_properties=th.StringType),
+        default={},
+        title="Table properties",
+        description="Delta properties at creation, such as delta.enableChangeDataFeed.",
+    ),
+    th.Property(
+        "process_activate_version_messages",
+        th.BooleanType,
+        default=True,
+        title="Process ACTIVATE_VERSION",
+        description="Remove or mark the rows of older versions when a version is activated.",
+    ),
+    th.Property(
+        "primary_key_required",
+        th.BooleanType,
+        default=False,
+        title="Require keys",
+        description="Refuse streams without key properties.",
+    ),
+    th.Property(
+        "temp_dir",
+        th.StringType,
+        title="Spool folder",
+        description="Where records wait for their commit; the system's temporary folder if unset.",
+    ),
+    th.Property(
+        "parallelism",
+        th.IntegerType(minimum=1),
+        default=2,
+        title="Parallel streams",
+        description="How many streams are merged at the same time.",
+    ),
+    *SPARK,
+).to_dict()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSettings:
+    """What holds for one stream."""
+
+    load_method: str
+    key_properties: tuple[str, ...] | None
+    partial_records: bool
+    allow_rewrite: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the user chose."""
+
+    path: str
+    schema: str | None
+    load_method: str
+    hard_delete: bool
+    add_record_metadata: bool
+    batch_size_rows: int
+    batch_size_bytes: int
+    batch_wait_seconds: float
+    validate_records: bool
+    freeze: bool
+    skip_unchanged: bool
+    stream_options: Mapping[str, Mapping[str, Any]]
+    compression: str
+    table_properties: Mapping[str, str]
+    process_activate_version: bool
+    primary_key_required: bool
+    temp_dir: str | None
+    parallelism: int
+    spark: SparkSettings
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Settings:
+        """Read a validated config, whose defaults are filled in."""
+        return cls(
+            path=config["path"].rstrip("/") or "/",
+            schema=config.get("default_target_schema") or None,
+            load_method=config["load_method"],
+            hard_delete=config["hard_delete"],
+            add_record_metadata=config["add_record_metadata"],
+            batch_size_rows=config["batch_size_rows"],
+            batch_size_bytes=config["batch_size_bytes"],
+            batch_wait_seconds=config["batch_wait_seconds"],
+            validate_records=config["validate_records"],
+            freeze=config["schema_changes"] == "freeze",
+            skip_unchanged=config["skip_unchanged"],
+            stream_options=config["stream_options"],
+            compression=config["compression"],
+            table_properties=config["table_properties"],
+            process_activate_version=config["process_activate_version_messages"],
+            primary_key_required=config["primary_key_required"],
+            temp_dir=config.get("temp_dir"),
+            parallelism=config["parallelism"],
+            spark=SparkSettings.from_config(config),
+        )
+
+    def for_stream(self, stream: str) -> StreamSettings:
+        """Return what holds for a stream."""
+        options = merged_options(stream, self.stream_options)
+        keys = options.get("key_properties")
+        return StreamSettings(
+            load_method=options.get("load_method", self.load_method),
+            key_properties=None if keys is None else tuple(keys),
+            partial_records=options.get("partial_records", False),
+            allow_rewrite=options.get("allow_rewrite", False),
+        )

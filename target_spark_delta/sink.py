@@ -1,0 +1,179 @@
+"""One stream under one schema: its records are checked and go into its open segment."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from singer_sdk.singerlib import resolve_schema_references
+
+from singer_spark.errors import ProtocolError, SchemaError
+from singer_spark.names import case_clashes
+from singer_spark.typemap import to_struct
+from target_spark_delta.load import Destination
+from target_spark_delta.messages import Message
+from target_spark_delta.settings import Settings
+from target_spark_delta.spool import Segment, carried_member, received_member
+from target_spark_delta.table import Table
+from target_spark_delta.validation import Validator
+
+logger = logging.getLogger(__name__)
+
+
+class SparkDeltaSink:
+    """Takes the records of a stream.
+
+    Args:
+        destination: Where they go.
+        validator: What they must satisfy.
+        schema: The schema they are under.
+        folder: Where segments are spooled.
+        on_open: Called with each new segment.
+    """
+
+    def __init__(
+        self,
+        destination: Destination,
+        validator: Validator,
+        schema: Mapping[str, Any],
+        *,
+        folder: Path,
+        on_open: Callable[[Segment], None],
+    ) -> None:
+        self.destination = destination
+        self.schema = schema
+        self.segment: Segment | None = None
+        self.last_line = 0
+        self.versions: set[int] = set()
+        options = destination.settings.for_stream(destination.stream)
+        self._partial_records = options.partial_records
+        self._settings = destination.settings
+        self._validator = validator
+        self._folder = folder
+        self._on_open = on_open
+        self._warned: set[str] = set()
+        self._received_at = 0
+
+    def write(self, message: Message) -> None:
+        """Check a record and spool it."""
+        partial = self._partial_records
+        record, is_deletion = self._validator.check(message.record, message.number, partial=partial)
+        if (undeclared := self._validator.undeclared(record)) - self._warned:
+            self._warn(undeclared)
+        segment = self.segment or self._open()
+        extra = b""
+        if is_deletion or partial:
+            segment.is_partial = True
+            segment.has_deletions |= is_deletion
+            extra = carried_member(record)
+        if self._settings.add_record_metadata:
+            # Strictly increasing, so that it orders records as they came.
+            self._received_at = max(self._received_at + 1, time.time_ns() // 1000)
+            extra += received_member(self._received_at)
+        if message.version is not None:
+            segment.has_versions = True
+            self.versions.add(message.version)
+        segment.append(message.line, message.number, extra)
+        self.last_line = message.number
+
+    @property
+    def is_full(self) -> bool:
+        """Say whether the open segment has reached its rows or bytes."""
+        segment = self.segment
+        return segment is not None and (
+            segment.rows >= self._settings.batch_size_rows
+            or segment.size >= self._settings.batch_size_bytes
+        )
+
+    @property
+    def is_due(self) -> bool:
+        """Say whether the open segment has waited long enough."""
+        segment = self.segment
+        waited = self._settings.batch_wait_seconds
+        return segment is not None and time.monotonic() - segment.opened_at >= waited
+
+    def cut(self, *, at_end: bool = False) -> Segment | None:
+        """Close the open segment, if its records may be committed now.
+
+        An append is exactly-once only if its commit ends where the STATE that it carries does, so
+        segments of appended streams are cut at a STATE, whatever their size.
+        """
+        segment = self.segment
+        if segment is None:
+            return None
+        if at_end or not self.destination.appends:
+            segment.close()
+            self.segment = None
+        elif not segment.is_marked:
+            return None
+        else:
+            self.segment = segment.split_at_mark(self._folder)
+            if self.segment:
+                self._on_open(self.segment)
+        return segment
+
+    def _open(self) -> Segment:
+        self.segment = Segment.open(self._folder, self.destination.stream)
+        self._on_open(self.segment)
+        return self.segment
+
+    def _warn(self, undeclared: set[str]) -> None:
+        self._warned |= undeclared
+        logger.warning(
+            "Stream %s: left out, because its SCHEMA does not declare it: %s",
+            self.destination.stream,
+            ", ".join(sorted(undeclared)),
+        )
+
+
+def destination_of(
+    stream: str, schema: Mapping[str, Any], keys: list[str] | None, settings: Settings
+) -> tuple[Destination, dict[str, Any]]:
+    """Check a stream's SCHEMA and return where its records go, and the schema, references resolved.
+
+    Args:
+        stream: The stream's name.
+        schema: Its JSON Schema.
+        keys: Its key properties, None where the SCHEMA has none.
+        settings: What the user chose.
+    """
+    if not isinstance(schema.get("properties"), Mapping):
+        raise ProtocolError(f"stream {stream}: its SCHEMA has no properties; look at the tap")
+    resolved: dict[str, Any] = resolve_schema_references(dict(schema))
+    options = settings.for_stream(stream)
+    chosen = tuple(keys or ()) if options.key_properties is None else options.key_properties
+    _check_names(stream, resolved["properties"], chosen, settings)
+    destination = Destination(
+        stream=stream,
+        table=Table.of_stream(settings.path, settings.schema, stream),
+        declared=to_struct(resolved),
+        keys=chosen,
+        appends=options.load_method == "append-only" or not chosen,
+        allow_rewrite=options.allow_rewrite,
+        settings=settings,
+    )
+    return destination, resolved
+
+
+def _check_names(
+    stream: str, properties: Mapping[str, Any], keys: tuple[str, ...], settings: Settings
+) -> None:
+    if clashes := case_clashes(properties):
+        listed = "; ".join(" and ".join(group) for group in clashes)
+        raise SchemaError(
+            f"stream {stream}: columns that differ only by case cannot live in one table: "
+            f"{listed}; rename one with stream_maps"
+        )
+    if unknown := [key for key in keys if key not in properties]:
+        raise SchemaError(
+            f"stream {stream}: its SCHEMA does not declare the key {', '.join(unknown)}; "
+            "look at the tap or set key_properties in stream_options"
+        )
+    if settings.primary_key_required and not keys:
+        raise SchemaError(
+            f"stream {stream} has no key and primary_key_required is set; "
+            "set key_properties in stream_options"
+        )

@@ -1,0 +1,111 @@
+"""Records on their way to a commit: files of lines on disk, cut into segments.
+
+A line of a segment is the record's message as it came, with two members put in front: `#`, its
+number in the input, which is the order of the records, and `~`, the properties it carries, where
+what it does not carry must be left alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+LINE_NUMBER = "#"
+CARRIED = "~"
+RECEIVED = "@"
+
+_BUFFER_BYTES = 1 << 20
+_ids = itertools.count(1)
+
+
+@dataclass(slots=True)
+class Segment:
+    """A run of one stream's records in a file of its own."""
+
+    stream: str
+    path: Path
+    id: int = field(default_factory=lambda: next(_ids))
+    rows: int = 0
+    size: int = 0
+    opened_at: float = field(default_factory=time.monotonic)
+    is_partial: bool = False
+    has_versions: bool = False
+    has_deletions: bool = False
+    state: bytes | None = None
+    _marked_rows: int = 0
+    _marked_size: int = 0
+    _file: BinaryIO | None = None
+
+    @classmethod
+    def open(cls, folder: Path, stream: str) -> Segment:
+        """Start an empty segment."""
+        segment = cls(stream, folder)
+        segment.path = folder / f"{segment.id}.jsonl"
+        segment._file = segment.path.open("wb", buffering=_BUFFER_BYTES)
+        return segment
+
+    def append(self, line: bytes, number: int, extra: bytes = b"") -> None:
+        """Write one record's message; `extra` are more members, each with its comma."""
+        if line[0] != 0x7B or line[-1] == 0x0D:
+            line = line.strip()
+        entry = b'{"#":%d,%b%b\n' % (number, extra, line[1:])
+        self._open_file().write(entry)
+        self.rows += 1
+        self.size += len(entry)
+
+    def mark(self, state: bytes) -> None:
+        """Remember that everything up to here is what this STATE speaks of."""
+        self.state = state
+        self._marked_rows, self._marked_size = self.rows, self.size
+
+    @property
+    def is_marked(self) -> bool:
+        """Say whether a STATE came after a record of this segment."""
+        return self._marked_rows > 0
+
+    def close(self) -> None:
+        """End the file."""
+        self._open_file().close()
+        self._file = None
+
+    def split_at_mark(self, folder: Path) -> Segment | None:
+        """Move what came after the last STATE into a new segment, and close this one."""
+        self.close()
+        if self._marked_rows == self.rows:
+            return None
+        rest = Segment.open(folder, self.stream)
+        with self.path.open("rb+") as file:
+            file.seek(self._marked_size)
+            while block := file.read(_BUFFER_BYTES):
+                rest._open_file().write(block)
+            file.truncate(self._marked_size)
+        rest.rows, rest.size = self.rows - self._marked_rows, self.size - self._marked_size
+        rest.is_partial, rest.has_versions = self.is_partial, self.has_versions
+        rest.has_deletions = self.has_deletions
+        self.rows, self.size = self._marked_rows, self._marked_size
+        return rest
+
+    def remove(self) -> None:
+        """Delete the file, once its rows are committed."""
+        self.path.unlink(missing_ok=True)
+
+    def _open_file(self) -> BinaryIO:
+        if self._file is None:
+            raise ValueError(f"segment {self.id} is closed")
+        return self._file
+
+
+def carried_member(names: Iterable[str]) -> bytes:
+    """Write the member that names the properties a record carries."""
+    return b'"~":%b,' % msgspec.json.encode(list(names))
+
+
+def received_member(microseconds: int) -> bytes:
+    """Write the member that tells when a record was received."""
+    return b'"@":%d,' % microseconds

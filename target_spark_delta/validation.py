@@ -1,0 +1,159 @@
+"""Does a record fit its schema? A compiled validator decides, jsonschema explains the failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+from jsonschema.exceptions import best_match
+from jsonschema.validators import validator_for
+from pyspark.sql import types as T
+from singer_sdk.exceptions import MissingKeyPropertiesError
+
+from singer_spark.errors import RecordError, SchemaError
+from singer_spark.typemap import to_spark_type
+
+DELETED_AT = "_sdc_deleted_at"
+_NOT_FINITE = {"enum": ["NaN", "Infinity", "-Infinity"]}
+# These are checked by the cast into their column, which takes more spellings than RFC 3339.
+_CAST_FORMATS = {"date-time", "date", "time"}
+
+
+class MissingKeyError(RecordError, MissingKeyPropertiesError):
+    """A record lacks a property of its key."""
+
+
+class Validator:
+    """Checks the records of one stream.
+
+    Args:
+        stream: The stream's name, for messages.
+        schema: The stream's JSON Schema.
+        keys: Its key properties.
+        full: Whether the whole schema is checked, or only what the table cannot do without.
+    """
+
+    def __init__(
+        self, stream: str, schema: Mapping[str, Any], keys: Sequence[str], *, full: bool
+    ) -> None:
+        self._stream = stream
+        self._keys = tuple(keys)
+        self._properties = frozenset(schema["properties"])
+        self._never_null = tuple(key for key in keys if not _nullable(schema["properties"][key]))
+        rules = _rules(schema, keys) if full else {"required": list(keys)}
+        self._rules = rules
+        self._partial_rules = {**rules, "required": list(keys)}
+        try:
+            self._is_valid = _compiled(rules)
+            self._is_valid_partially = _compiled(self._partial_rules)
+        except ValueError as error:
+            raise SchemaError(
+                f"stream {stream}: its SCHEMA is no valid JSON Schema ({error}); look at the tap"
+            ) from error
+        self._full = full
+        decoder = msgspec.json.Decoder() if full else msgspec.json.Decoder(dict[str, msgspec.Raw])
+        self._decode: Callable[[Any], Any] = decoder.decode
+
+    def check(self, raw: msgspec.Raw, number: int, *, partial: bool) -> tuple[dict[str, Any], bool]:
+        """Return the record, decoded as far as needed, and whether it is a deletion."""
+        record = self._decode(raw)
+        if type(record) is not dict:
+            raise RecordError(f"stream {self._stream}, line {number}: the record is no object")
+        deleted_at = record.get(DELETED_AT)
+        is_deletion = deleted_at is not None and deleted_at != b"null"
+        if self._full:
+            decide = self._is_valid_partially if partial or is_deletion else self._is_valid
+            if not decide(record):
+                raise self._explain(record, number, partial=partial or is_deletion)
+        else:
+            self._check_keys(record, number)
+        return record, is_deletion
+
+    def undeclared(self, record: Mapping[str, Any]) -> set[str]:
+        """Name the properties that the schema does not declare."""
+        return set(record) - self._properties - {DELETED_AT}
+
+    def _check_keys(self, record: Mapping[str, Any], number: int) -> None:
+        for key in self._keys:
+            if key not in record:
+                raise self._missing_key(key, number)
+        for key in self._never_null:
+            if record[key] == b"null":
+                raise RecordError(
+                    f"stream {self._stream}, line {number}: key property {key} is null, "
+                    "which its schema forbids; look at the tap"
+                )
+
+    def _missing_key(self, key: str, number: int) -> MissingKeyError:
+        return MissingKeyError(
+            f"stream {self._stream}, line {number}: key property {key} is missing; look at the tap"
+        )
+
+    def _explain(self, record: Mapping[str, Any], number: int, *, partial: bool) -> RecordError:
+        for key in self._keys:
+            if key not in record:
+                return self._missing_key(key, number)
+        rules = self._partial_rules if partial else self._rules
+        validator = validator_for(rules)
+        error = best_match(
+            validator(rules, format_checker=validator.FORMAT_CHECKER).iter_errors(record)
+        )
+        if error is None:
+            return RecordError(f"stream {self._stream}, line {number}: the record is not valid")
+        path = error.json_path.removeprefix("$").removeprefix(".") or "the record"
+        return RecordError(
+            f"stream {self._stream}, line {number}: {path} breaks the rule {error.validator}: "
+            f"{_shortened(error.message)}; fix the data or its schema"
+        )
+
+
+def _compiled(rules: Mapping[str, Any]) -> Callable[[Any], bool]:
+    return jsonschema_rs.validator_for(dict(rules), validate_formats=True).is_valid
+
+
+def _shortened(text: str, most: int = 200) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _nullable(schema: Any) -> bool:
+    if not isinstance(schema, Mapping):
+        return True
+    options = schema.get("anyOf") or schema.get("oneOf") or ()
+    kinds = schema.get("type", "null" if not options else ())
+    return "null" in kinds or any(map(_nullable, options))
+
+
+def _rules(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """Return the schema as it is to be enforced."""
+    rules: dict[str, Any] = _relaxed(schema)
+    rules["required"] = list(dict.fromkeys([*rules.get("required", ()), *keys]))
+    if rules.get("additionalProperties") is False:
+        rules["properties"] = {DELETED_AT: {}, **rules["properties"]}
+    return rules
+
+
+def _relaxed(schema: Any) -> Any:
+    """Drop what is checked elsewhere, and let the numbers that JSON lacks into double columns."""
+    if isinstance(schema, list):
+        return [_relaxed(item) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    relaxed = {
+        name: {key: _relaxed(value) for key, value in part.items()}
+        if name in ("properties", "patternProperties", "$defs", "definitions")
+        and isinstance(part, Mapping)
+        else part
+        if name in ("enum", "const", "default", "examples")
+        else _relaxed(part)
+        for name, part in schema.items()
+        if name != "multipleOf" and not (name == "format" and part in _CAST_FORMATS)
+    }
+    if "number" in schema.get("type", ()) and _is_double(schema):
+        return {"anyOf": [relaxed, _NOT_FINITE]}
+    return relaxed
+
+
+def _is_double(schema: Mapping[str, Any]) -> bool:
+    return isinstance(to_spark_type(schema), (T.DoubleType, T.FloatType))

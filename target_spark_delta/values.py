@@ -1,0 +1,135 @@
+"""SQL that turns a record's text into typed values, and refuses what does not fit.
+
+Spark's own JSON types bend values without a word: 1.239 becomes 1.24 in a decimal(10,2), 1e400
+becomes Infinity, nanoseconds are cut, a bare number is taken for seconds since 1970. So every
+scalar is read as the exact text that stood in the record, and each type states here what it takes.
+Nothing here needs a running session.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+from pyspark.sql import types as T
+
+from singer_spark.datatype import to_ddl
+from singer_spark.names import literal, quote
+
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6}0*)?)?"
+_OFFSET = r" ?(Z|z|[+-][0-9]{2}(:?[0-9]{2}(:[0-9]{2})?)?)"
+_TIMESTAMP = f"^{_DATE}([T ]{_TIME}({_OFFSET})?)?$"
+_TIMESTAMP_NTZ = f"^{_DATE}([T ]{_TIME})?$"
+_DATE_ONLY = f"^{_DATE}([T ]00:00(:00([.]0+)?)?(Z|z|[+-]00:?00)?)?$"
+_EXPONENT = r"^[+-]?([0-9]+)([.]([0-9]*))?[eE]([+-]?[0-9]{1,4})$"
+
+
+def wire_type(datatype: T.DataType) -> T.DataType:
+    """Return the type in which a column is read: its own shape, but all scalars as text."""
+    if isinstance(datatype, T.StructType):
+        return T.StructType([T.StructField(f.name, wire_type(f.dataType)) for f in datatype])
+    if isinstance(datatype, T.ArrayType):
+        return T.ArrayType(wire_type(datatype.elementType))
+    if isinstance(datatype, T.MapType):
+        return T.MapType(T.StringType(), wire_type(datatype.valueType))
+    return T.StringType()
+
+
+def typed(text: str, declared: T.DataType, target: T.DataType, path: str) -> str:
+    """Return SQL for the value of a column; a value that does not fit raises an error.
+
+    Args:
+        text: SQL of the column as read, of type `wire_type(declared)`.
+        declared: The type that the stream's schema declares.
+        target: The type of the table's column, which may be wider and have more fields.
+        path: The column's name, for the message.
+    """
+    return _typed(text, declared, target, path, count())
+
+
+def _typed(
+    text: str, declared: T.DataType, target: T.DataType, path: str, variables: count[int]
+) -> str:
+    if isinstance(declared, T.StructType) and isinstance(target, T.StructType):
+        return _typed_struct(text, declared, target, path, variables)
+    if isinstance(declared, T.ArrayType) and isinstance(target, T.ArrayType):
+        item = f"v{next(variables)}"
+        types = declared.elementType, target.elementType
+        element = _typed(item, *types, f"{path}[]", variables)
+        return text if element == item else f"transform({text}, {item} -> {element})"
+    if isinstance(declared, T.MapType) and isinstance(target, T.MapType):
+        key, value = f"k{next(variables)}", f"v{next(variables)}"
+        entry = _typed(value, declared.valueType, target.valueType, f"{path}{{}}", variables)
+        return text if entry == value else f"transform_values({text}, ({key}, {value}) -> {entry})"
+    if isinstance(target, T.StringType):
+        return text
+    refusal = (
+        f"raise_error(concat('line ', `#`, {literal(f': {path}: ')}, "
+        f"if(length({text}) > 60, concat(left({text}, 60), '…'), {text}), "
+        f"{literal(f' does not fit {target.simpleString()}')}))"
+    )
+    return f"if({text} is null, null, coalesce({_scalar(text, target)}, {refusal}))"
+
+
+def _typed_struct(
+    text: str, declared: T.StructType, target: T.StructType, path: str, variables: count[int]
+) -> str:
+    given = {field.name.lower(): field for field in declared}
+    members = []
+    for field in target:
+        origin = given.get(field.name.lower())
+        if origin is None:
+            value = f"cast(null as {to_ddl(field.dataType)})"
+        else:
+            member = f"{text}.{quote(origin.name)}"
+            types = origin.dataType, field.dataType
+            value = _typed(member, *types, f"{path}.{field.name}", variables)
+        members.append(f"{literal(field.name)}, {value}")
+    return f"if({text} is null, null, named_struct({', '.join(members)}))"
+
+
+def _scalar(text: str, datatype: T.DataType) -> str:
+    """Return SQL for the value of a text that is not null, null where it does not fit."""
+    name = datatype.simpleString()
+    if isinstance(datatype, T.BooleanType):
+        return f"case {text} when 'true' then true when 'false' then false end"
+    if isinstance(datatype, T.IntegralType):
+        return f"coalesce(try_cast({text} as {name}), try_cast({_exact(text, 38, 0)} as {name}))"
+    if isinstance(datatype, T.DecimalType):
+        return _exact(text, datatype.precision, datatype.scale)
+    if isinstance(datatype, (T.FloatType, T.DoubleType)):
+        return _floating(text, name)
+    if isinstance(datatype, T.BinaryType):
+        return f"try_to_binary({text}, 'base64')"
+    patterns: dict[type[T.DataType], str] = {
+        T.TimestampType: _TIMESTAMP,
+        T.TimestampNTZType: _TIMESTAMP_NTZ,
+        T.DateType: _DATE_ONLY,
+    }
+    source = f"left({text}, 10)" if isinstance(datatype, T.DateType) else f"upper({text})"
+    return f"if({text} rlike r'{patterns[type(datatype)]}', try_cast({source} as {name}), null)"
+
+
+def _exact(text: str, precision: int, scale: int) -> str:
+    """Return SQL for a decimal, null where digits would be lost."""
+    value = f"try_cast({text} as decimal({precision},{scale}))"
+    plain = f"r'^[+-]?[0-9]+([.][0-9]{{0,{scale}}}0*)?$'"
+    # The digits after the point that an exponent leaves over, zeros at the end not counted.
+    part = f"regexp_extract({text}, r'{_EXPONENT}', "
+    digits = f"concat({part}1), {part}3))"
+    needed = (
+        f"length({part}3)) - (length({digits}) - length(rtrim('0', {digits}))) "
+        f"- cast({part}4) as int)"
+    )
+    return (
+        f"case when {text} rlike {plain} then {value} "
+        f"when {text} rlike r'{_EXPONENT}' and {needed} <= {scale} then {value} end"
+    )
+
+
+def _floating(text: str, name: str) -> str:
+    value = f"try_cast({text} as {name})"
+    return (
+        f"case when {text} in ('NaN', 'Infinity', '-Infinity') then {value} "
+        f"when {text} rlike r'^[-+0-9.eE]+$' and abs({value}) < {name}('Infinity') then {value} end"
+    )
