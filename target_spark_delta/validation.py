@@ -16,6 +16,7 @@ from singer_spark.errors import RecordError, SchemaError
 from singer_spark.typemap import to_spark_type
 
 DELETED_AT = "_sdc_deleted_at"
+_NULL = msgspec.Raw(b"null")
 _NOT_FINITE = {"enum": ["NaN", "Infinity", "-Infinity"]}
 # These are checked by the cast into their column, which takes more spellings than RFC 3339.
 _CAST_FORMATS = {"date-time", "date", "time"}
@@ -62,7 +63,7 @@ class Validator:
         if type(record) is not dict:
             raise RecordError(f"stream {self._stream}, line {number}: the record is no object")
         deleted_at = record.get(DELETED_AT)
-        is_deletion = deleted_at is not None and deleted_at != b"null"
+        is_deletion = deleted_at is not None and deleted_at != _NULL
         if self._full:
             decide = self._is_valid_partially if partial or is_deletion else self._is_valid
             if not decide(record):
@@ -80,7 +81,7 @@ class Validator:
             if key not in record:
                 raise self._missing_key(key, number)
         for key in self._never_null:
-            if record[key] == b"null":
+            if record[key] == _NULL:
                 raise RecordError(
                     f"stream {self._stream}, line {number}: key property {key} is null, "
                     "which its schema forbids; look at the tap"

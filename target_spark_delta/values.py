@@ -21,6 +21,7 @@ _OFFSET = r" ?(Z|z|[+-][0-9]{2}(:?[0-9]{2}(:[0-9]{2})?)?)"
 _TIMESTAMP = f"^{_DATE}([T ]{_TIME}({_OFFSET})?)?$"
 _TIMESTAMP_NTZ = f"^{_DATE}([T ]{_TIME})?$"
 _DATE_ONLY = f"^{_DATE}([T ]00:00(:00([.]0+)?)?(Z|z|[+-]00:?00)?)?$"
+_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _EXPONENT = r"^[+-]?([0-9]+)([.]([0-9]*))?[eE]([+-]?[0-9]{1,4})$"
 
 
@@ -100,7 +101,7 @@ def _scalar(text: str, datatype: T.DataType) -> str:
     if isinstance(datatype, (T.FloatType, T.DoubleType)):
         return _floating(text, name)
     if isinstance(datatype, T.BinaryType):
-        return f"try_to_binary({text}, 'base64')"
+        return f"if({text} rlike r'{_BASE64}', try_to_binary({text}, 'base64'), null)"
     patterns: dict[type[T.DataType], str] = {
         T.TimestampType: _TIMESTAMP,
         T.TimestampNTZType: _TIMESTAMP_NTZ,

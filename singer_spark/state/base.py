@@ -119,7 +119,7 @@ class StateStore:
 
     def _write(self, key: str, value: Mapping[str, Any], expected: str | Expect) -> str:
         try:
-            text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+            text = json.dumps(value, indent=2, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise StateError(
                 f"{self.objects.place}/{key}: the state holds a value that JSON cannot carry; "

@@ -114,7 +114,6 @@ def _connect(endpoint_url: str | None, region: str | None) -> S3Client:
     settings: dict[str, Any] = {
         "connect_timeout": 10,
         "read_timeout": 30,
-        "retries": {"mode": "standard", "max_attempts": 4},
         # Newer checksums are refused by many servers that speak S3.
         "request_checksum_calculation": "when_required",
         "response_checksum_validation": "when_required",

@@ -1,0 +1,145 @@
+"""A pipeline file (YAML) as a value: which tap, which target, and how the runner joins them.
+
+Parsing is pure; every problem of a file is gathered into one SettingsError.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from singer_spark.errors import SettingsError
+from singer_spark.pipeline.document import Section, expand, read_document
+from singer_spark.pipeline.endpoints import Plugin, default_state, read_destination, read_source
+from singer_spark.state.base import PIPELINE_NAME
+
+TRANSPORTS = ("records", "batch", "auto")
+CRON = re.compile(r"@[a-z]+|[0-9A-Za-z*/,-]+(?: +[0-9A-Za-z*/,-]+){4}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alerts:
+    """When a run is worth a message; None is never. Durations are in seconds."""
+
+    max_lag: int | None = None
+    empty_runs: int | None = None
+    spike: float | None = None
+    slow: float | None = None
+    max_duration: int | None = None
+    error_rate: float | None = None
+    webhook: str | None = field(default=None, repr=False)
+    command: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """What a pipeline file says, with its defaults filled in."""
+
+    name: str
+    tap: Plugin
+    streams: tuple[str, ...]  # none selected: whatever the tap sends
+    target: Plugin
+    incremental: bool
+    transport: str
+    state: str = field(repr=False)
+    cron: str | None
+    timeout: int | None  # seconds
+    alerts: Alerts
+
+
+def find_pipeline(argument: str, working_folder: Path) -> Path:
+    """Find a pipeline file by its path, or by its name in `pipelines/`."""
+    folder = working_folder / "pipelines"
+    candidates = [working_folder / argument]
+    if "/" not in argument:
+        candidates += [folder / f"{argument}{suffix}" for suffix in (".yml", ".yaml")]
+    for path in candidates:
+        if path.is_file():
+            return path
+    known = sorted(path.stem for path in folder.glob("*.y*ml"))
+    offered = f"there are {', '.join(known)}" if known else f"{folder} holds none"
+    raise SettingsError(
+        f"no pipeline file {argument}; give a file's path or its name in pipelines/ ({offered})"
+    )
+
+
+def load_pipeline(path: Path, env: Mapping[str, str] = os.environ) -> Pipeline:
+    """Read a pipeline file."""
+    document = read_document(path)
+    try:
+        return parse_pipeline(document, folder=path.parent, env=env)
+    except SettingsError as error:
+        first, *others = error.problems
+        raise SettingsError([f"{path}: {first}", *others]) from None
+
+
+def parse_pipeline(document: Any, *, folder: Path, env: Mapping[str, str]) -> Pipeline:
+    """Check a pipeline file's content and fill in its defaults; `folder` is where it lies."""
+    problems: list[str] = []
+    root = Section(expand(document, "", env, problems), "", problems)
+    tap, streams = read_source(root.section("source"), folder)
+    target = read_destination(root.section("destination"), folder)
+    pipeline = Pipeline(
+        name=_name(root),
+        tap=tap,
+        streams=streams,
+        target=target,
+        incremental=_incremental(root.section("incremental")),
+        transport=_transport(root),
+        state=root.text("state") or default_state(target.config, folder),
+        cron=_schedule(root.section("schedule")),
+        timeout=root.duration("timeout"),
+        alerts=_alerts(root.section("alerts")),
+    )
+    root.close()
+    if problems:
+        raise SettingsError(problems)
+    return pipeline
+
+
+def _name(root: Section) -> str:
+    name = root.text("name", required=True)
+    if name and not PIPELINE_NAME.fullmatch(name):
+        root.note("name", "holds letters, digits, '.', '_' and '-' only, the first not a sign")
+    return name
+
+
+def _incremental(section: Section) -> bool:
+    enabled = section.flag("enabled", default=True)
+    section.close()
+    return enabled
+
+
+def _transport(root: Section) -> str:
+    transport = root.choice("transport", TRANSPORTS, default="auto")
+    if transport == "batch":
+        root.note("transport", "batch is not offered by this version; use records or auto")
+    return transport
+
+
+def _schedule(section: Section) -> str | None:
+    cron = section.text("cron")
+    section.close()
+    if cron and not CRON.fullmatch(cron):
+        section.note("cron", "must be the five fields of a crontab line, or @daily and the like")
+    return cron or None
+
+
+def _alerts(section: Section) -> Alerts:
+    empty_runs = section.number("empty_runs", whole=True)
+    alerts = Alerts(
+        max_lag=section.duration("max_lag"),
+        empty_runs=None if empty_runs is None else int(empty_runs),
+        spike=section.number("spike"),
+        slow=section.number("slow"),
+        max_duration=section.duration("max_duration"),
+        error_rate=section.number("error_rate", most=1),
+        webhook=section.text("webhook") or None,
+        command=section.text("command") or None,
+    )
+    section.close()
+    return alerts

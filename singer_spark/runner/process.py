@@ -1,0 +1,136 @@
+"""One child process that cannot be orphaned and never waits on a full pipe of logs.
+
+It leads a process group, so that what it started in turn ends with it, and a Ctrl-C in the
+terminal reaches the runner alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import IO, Any
+
+import click
+
+from singer_spark.errors import SettingsError
+
+LOG_BLOCK = 64 * 2**10  # bytes; a longer log line is printed in pieces
+PR_SET_PDEATHSIG = 1
+_PRINTING = threading.Lock()
+
+
+class Child:
+    """One command: started at once, watched from `watch` on."""
+
+    def __init__(
+        self, name: str, argv: Sequence[str], *, env: Mapping[str, str], **pipes: Any
+    ) -> None:
+        self.name = name
+        self.code = 0
+        self.exited = threading.Event()
+        self._watched = False
+        self._readers: list[threading.Thread] = []
+        try:
+            self.process = subprocess.Popen(  # noqa: S603, the user's own commands, no shell
+                argv,
+                env=env,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                preexec_fn=_die_with_runner(),
+                **pipes,
+            )
+        except OSError as error:
+            raise SettingsError(f"{name}: cannot be started ({error.strerror})") from error
+
+    def watch(self, report: Callable[[Child], None]) -> None:
+        """Begin to print the child's log; report its end."""
+        if not self._watched:
+            self._watched = True
+            self.read_with(relay_log, self.name, self.process.stderr)
+            threading.Thread(target=self._await_exit, args=(report,), daemon=True).start()
+
+    def read_with(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Run a thread that reads what the child writes, and so ends with it."""
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._readers.append(thread)
+        thread.start()
+
+    def send(self, signum: int) -> None:
+        """Send a signal to the child and to all that it started."""
+        if self.process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signum)
+
+    def join(self, seconds: float) -> None:
+        """Wait until everything that the child wrote has been read."""
+        until = time.monotonic() + seconds
+        for reader in self._readers:
+            reader.join(max(0.0, until - time.monotonic()))
+
+    def bury(self) -> None:
+        """Kill what is left of the group, read the rest, and only then give its number back."""
+        self.send(signal.SIGKILL)
+        self.exited.wait()
+        self.join(1.0)
+        self.process.wait()
+        if not any(reader.is_alive() for reader in self._readers):
+            for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+                if pipe:
+                    pipe.close()
+
+    def _await_exit(self, report: Callable[[Child], None]) -> None:
+        self.code = _exit_code(self.process)
+        self.exited.set()
+        report(self)
+
+
+def relay_log(name: str, source: IO[bytes]) -> None:
+    """Print what a child logs, each line after its name, for as long as it logs."""
+    prefix = f"{name} | ".encode()
+    rest = b""
+    while block := os.read(source.fileno(), LOG_BLOCK):
+        lines, line_break, rest = (rest + block).rpartition(b"\n")
+        if not line_break and len(rest) >= LOG_BLOCK:
+            lines, rest = rest, b""
+        if lines or line_break:
+            _print_log(prefix + lines.replace(b"\n", b"\n" + prefix))
+    if rest:
+        _print_log(prefix + rest)
+
+
+def _print_log(text: bytes) -> None:
+    # A closed standard error must not stop the reading, or the child would hang.
+    with _PRINTING, suppress(OSError, ValueError):
+        click.echo(text.decode(errors="replace"), err=True)
+
+
+def _exit_code(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end; on Linux without reaping, which keeps the group's number taken."""
+    if sys.platform == "linux":
+        info = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert info is not None  # noqa: S101, only WNOHANG gives None
+        code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+    else:
+        code = process.wait()
+    return code if code >= 0 else 128 - code
+
+
+def _die_with_runner() -> Callable[[], None] | None:
+    """Have the kernel kill a child whose runner was killed; only Linux can."""
+    if sys.platform != "linux":
+        return None
+    prctl, runner = ctypes.CDLL(None).prctl, os.getpid()
+
+    def prepare() -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != runner:
+            os._exit(128 + signal.SIGKILL)
+
+    return prepare

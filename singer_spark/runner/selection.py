@@ -1,0 +1,46 @@
+"""Choosing streams in a discovered catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from singer_spark.errors import ProtocolError, SettingsError
+
+
+def select_streams(catalog: Any, wanted: Sequence[str]) -> dict[str, Any]:
+    """Mark the wanted streams of a catalog as selected, with all their columns, and no others."""
+    if not isinstance(catalog, dict) or not isinstance(catalog.get("streams"), list):
+        raise ProtocolError("the tap's --discover printed no catalog; try it by hand")
+    known = [_stream_id(entry) for entry in catalog["streams"]]
+    unknown = sorted(set(wanted) - set(known))
+    if unknown:
+        raise SettingsError(
+            f"source.streams: the source offers no {', '.join(unknown)}; "
+            f"available: {', '.join(sorted(known)) or 'none'}"
+        )
+    streams = [_mark(entry, _stream_id(entry) in wanted) for entry in catalog["streams"]]
+    return {**catalog, "streams": streams}
+
+
+def _stream_id(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("tap_stream_id") or entry.get("stream"))
+
+
+def _mark(entry: Mapping[str, Any], selected: bool) -> dict[str, Any]:
+    nodes: list[dict[str, Any]] = entry.get("metadata") or []
+    facts = [node.get("metadata") or {} for node in nodes if not node.get("breadcrumb")]
+    root = {key: value for known in facts for key, value in known.items()}
+    marked = {"breadcrumb": [], "metadata": {**root, "selected": selected}}
+    columns = [node for node in nodes if node.get("breadcrumb")]
+    if selected:
+        columns = [_mark_column(node) for node in columns]
+    flag = {"selected": selected} if "selected" in entry else {}
+    return {**entry, **flag, "metadata": [marked, *columns]}
+
+
+def _mark_column(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Select a column unless the tap advises against it: many taps send only what is marked."""
+    facts = node.get("metadata") or {}
+    advised = facts.get("inclusion") != "unsupported" and facts.get("selected-by-default", True)
+    return {**node, "metadata": {"selected": bool(advised), **facts}}

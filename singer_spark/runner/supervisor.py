@@ -1,0 +1,146 @@
+"""The processes of one run: threads report events, the main thread decides.
+
+Whatever ends the block of `Children` (an error, a signal, the time limit), no process outlives it.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, TypeAlias
+
+from singer_spark.errors import SingerSparkError, TransientError
+from singer_spark.runner.process import Child
+
+GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL
+
+
+class ChildError(SingerSparkError):
+    """A tap or target failed. Its own log says why; the exit code is its own."""
+
+    def __init__(self, name: str, code: int) -> None:
+        how = f"was ended by signal {code - 128}" if code > 128 else f"failed with exit code {code}"
+        super().__init__(f"{name} {how}; its log above says why. The stored state is unchanged")
+        vars(self)["exit_code"] = code  # click reads the instance's; the class's is a constant
+
+
+class StoppedError(SingerSparkError):
+    """Someone stopped the run. Safe to run again."""
+
+    def __init__(self, signum: int) -> None:
+        name = signal.Signals(signum).name
+        super().__init__(f"stopped by {name}; the processes were ended, the state is unchanged")
+        vars(self)["exit_code"] = 128 + signum
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """A child has ended."""
+
+    child: Child
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """All that the tap wrote has been forwarded, or the target stopped reading (`lost`)."""
+
+    lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The run must end with this error."""
+
+    error: SingerSparkError
+
+
+Event: TypeAlias = Exited | Drained | Failed
+Events: TypeAlias = "SimpleQueue[Event]"
+
+
+class Children:
+    """The processes of one run, ended when the block is left, the first started first."""
+
+    def __init__(self, events: Events, *, timeout: float | None = None) -> None:
+        self.events = events
+        self._timeout = timeout
+        self._until = time.monotonic() + (timeout or 0)
+        self._children: list[Child] = []
+
+    def __enter__(self) -> Children:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.end(*self._children)
+
+    def start(
+        self, name: str, argv: Sequence[str], *, env: Mapping[str, str], **pipes: Any
+    ) -> Child:
+        """Start a command; watch it once its neighbours are started too."""
+        child = Child(name, argv, env=env, **pipes)
+        self._children.append(child)
+        return child
+
+    def watch(self, *children: Child) -> None:
+        """Begin to watch; not before, because forking once threads have started is unsafe."""
+        for child in children:
+            child.watch(lambda ended: self.events.put(Exited(ended)))
+
+    def next_event(self, seconds: float) -> Exited | Drained | None:
+        """Wait for what happens next; None after so many seconds."""
+        if self._timeout:
+            seconds = min(seconds, self._until - time.monotonic())
+        try:
+            event = self.events.get(timeout=max(0.0, seconds))
+        except Empty:
+            if self._timeout and time.monotonic() >= self._until:
+                raise TransientError(
+                    f"the run was ended after its timeout of {self._timeout:g} seconds; the stored "
+                    "state is unchanged. Run again, or raise timeout"
+                ) from None
+            return None
+        if isinstance(event, Failed):
+            raise event.error
+        return event
+
+    def end(self, *children: Child) -> None:
+        """End children and all that they started: ask, wait, kill. A second signal hurries."""
+        for child in children:
+            child.send(signal.SIGTERM)
+        self.watch(*children)
+        until = time.monotonic() + GRACE_SECONDS
+        while time.monotonic() < until and not all(child.exited.is_set() for child in children):
+            with suppress(Empty):
+                if isinstance(self.events.get(timeout=0.1), Failed):
+                    break
+        for child in children:
+            if child.exited.is_set():
+                child.join(max(0.0, until - time.monotonic()))
+            child.bury()
+            self._children.remove(child)
+
+
+@contextmanager
+def caught_signals(events: Events) -> Iterator[None]:
+    """Turn the signals that end a program into events, except where they are ignored (nohup)."""
+
+    def handle(signum: int, _frame: object) -> None:
+        events.put(Failed(StoppedError(signum)))
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {n: signal.getsignal(n) for n in wanted if signal.getsignal(n) != signal.SIG_IGN}
+    for signum in before:
+        signal.signal(signum, handle)
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
