@@ -6,6 +6,7 @@ tap to target unchanged. Nothing here needs a running session.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from singer_spark.errors import SchemaError
 
 SQL_DATATYPE = "x-sql-datatype"
 MAX_DEPTH = 500
+# Schemas are walked by recursion, and Python's own limit ends at a third of that depth.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 20 * MAX_DEPTH))
 _INT64 = (-(2**63), 2**63 - 1)
 _BIG_INTEGER = T.DecimalType(38, 0)
 _DECIMAL_FORMATS = {"singer.decimal", "x-singer.decimal"}

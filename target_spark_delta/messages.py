@@ -79,7 +79,7 @@ class MessageReader(GenericSingerReader[bytes]):
     ) -> Counter[str]:
         counts: Counter[str] = Counter()
         for number, line in enumerate(self._lines(file_input or self.default_input), 1):
-            if line.isspace():
+            if not line or line.isspace():
                 continue
             message = self._parse(line, number)
             callback = callbacks.get(message.type)

@@ -1,0 +1,71 @@
+"""Two schemas into the changes between them."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import types as T
+
+from singer_spark.datatype import parse_datatype
+from singer_spark.errors import SchemaError
+from target_spark_delta.evolve import AddColumn, Widen, changes, unify
+
+
+def struct(text):
+    return parse_datatype(f"struct<{text}>")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "unified"),
+    [
+        ("int", "bigint", "bigint"),
+        ("bigint", "int", "bigint"),
+        ("tinyint", "smallint", "smallint"),
+        ("float", "double", "double"),
+        ("int", "double", "double"),
+        ("double", "bigint", "double"),
+        ("bigint", "decimal(20,2)", "decimal(21,2)"),
+        ("decimal(10,2)", "decimal(8,4)", "decimal(12,4)"),
+        ("decimal(38,0)", "int", "decimal(38,0)"),
+        ("array<int>", "array<bigint>", "array<bigint>"),
+        ("map<string,int>", "map<string,bigint>", "map<string,bigint>"),
+        ("struct<x:int>", "struct<y:string,x:bigint>", "struct<x:bigint,y:string>"),
+    ],
+)
+def test_types_unify_to_the_narrowest_that_holds_both(before, after, unified):
+    table, incoming = struct(f"a:{before}"), struct(f"a:{after}")
+    assert unify(table, incoming).simpleString() == f"struct<a:{unified}>"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("bigint", "double"),
+        ("string", "int"),
+        ("int", "string"),
+        ("timestamp", "timestamp_ntz"),
+        ("date", "timestamp"),
+        ("decimal(38,0)", "decimal(38,1)"),
+        ("decimal(10,2)", "double"),
+        ("struct<x:int>", "string"),
+        ("array<int>", "int"),
+    ],
+)
+def test_types_that_nothing_holds_without_loss_are_refused(before, after):
+    with pytest.raises(SchemaError, match=r"a.*does not fit the table's"):
+        unify(struct(f"a:{before}"), struct(f"a:{after}"))
+
+
+def test_changes_are_listed_with_their_paths():
+    before = struct("a:int,s:struct<x:int>,l:array<struct<y:int>>")
+    after = unify(before, struct("b:string,s:struct<x:bigint,z:date>,l:array<struct<w:int>>"))
+    assert changes(before, after) == [
+        Widen(("s", "x"), T.IntegerType(), T.LongType()),
+        AddColumn(("s", "z"), T.DateType()),
+        AddColumn(("l", "element", "w"), T.IntegerType()),
+        AddColumn(("b",), T.StringType()),
+    ]
+
+
+def test_equal_schemas_need_no_change_whatever_the_case_of_names():
+    before = struct("Id:int,name:string")
+    assert changes(before, unify(before, struct("NAME:string,id:int"))) == []

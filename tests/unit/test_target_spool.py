@@ -1,0 +1,129 @@
+"""Records on disk, and which STATE has become true."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from target_spark_delta.checkpoint import Checkpoints, is_resumable, state_of
+from target_spark_delta.spool import Segment, carried_member
+
+
+def read(segment):
+    return [json.loads(line) for line in segment.path.read_bytes().splitlines()]
+
+
+def test_a_line_is_the_message_with_its_number_and_what_it_carries(tmp_path):
+    segment = Segment.open(tmp_path, "s")
+    segment.append(b'{"type":"RECORD","record":{"a":1.10}}', 7)
+    segment.append(b'  {"type":"RECORD"} \r', 8, carried_member(['q"uote', "ü"]))
+    segment.close()
+    assert segment.path.read_bytes().splitlines()[0] == (
+        b'{"#":7,"type":"RECORD","record":{"a":1.10}}'
+    )
+    assert read(segment)[1] == {"#": 8, "~": ['q"uote', "ü"], "type": "RECORD"}
+    assert (segment.rows, segment.size) == (2, segment.path.stat().st_size)
+
+
+def test_a_segment_splits_at_the_last_state(tmp_path):
+    segment = Segment.open(tmp_path, "s")
+    segment.append(b'{"n":1}', 1)
+    segment.mark(b"A")
+    segment.append(b'{"n":2}', 3)
+    segment.mark(b"B")
+    segment.append(b'{"n":3}', 5)
+    rest = segment.split_at_mark(tmp_path)
+    rest.append(b'{"n":4}', 6)
+    rest.close()
+    assert [line["n"] for line in read(segment)] == [1, 2]
+    assert [line["n"] for line in read(rest)] == [3, 4]
+    assert (segment.state, segment.rows, rest.state, rest.rows) == (b"B", 2, None, 2)
+    assert (segment.size, rest.size) == tuple(s.path.stat().st_size for s in (segment, rest))
+
+
+def test_a_segment_that_ends_at_a_state_leaves_no_rest(tmp_path):
+    segment = Segment.open(tmp_path, "s")
+    segment.append(b'{"n":1}', 1)
+    segment.mark(b"A")
+    assert segment.split_at_mark(tmp_path) is None
+
+
+def test_a_state_with_nothing_before_it_is_true_at_once():
+    checkpoints = Checkpoints()
+    checkpoints.hold(b"{}")
+    assert checkpoints.release() == b"{}"
+    assert checkpoints.release() is None
+
+
+def test_a_state_waits_for_every_stream():
+    checkpoints = Checkpoints()
+    checkpoints.begin(1)
+    checkpoints.begin(2)
+    checkpoints.hold(b"A")
+    checkpoints.commit(1)
+    assert checkpoints.release() is None
+    checkpoints.begin(3)
+    checkpoints.hold(b"B")
+    checkpoints.commit(2)
+    assert checkpoints.release() == b"A"
+    checkpoints.commit(3)
+    assert checkpoints.release() == b"B"
+
+
+def test_states_that_become_true_together_cost_one_place():
+    checkpoints = Checkpoints()
+    checkpoints.begin(1)
+    for number in range(100_000):
+        checkpoints.hold(b"%d" % number)
+    assert len(checkpoints._held) == 1
+    checkpoints.commit(1)
+    assert checkpoints.release() == b"99999"
+
+
+events = st.lists(
+    st.tuples(st.sampled_from(["begin", "hold", "commit"]), st.integers(0, 5)), max_size=60
+)
+
+
+@given(events)
+def test_no_state_is_released_before_all_that_came_before_it_is_committed(happened):
+    checkpoints, begun, committed, held = Checkpoints(), [], set(), {}
+    last = -1
+    for step, (what, which) in enumerate(happened):
+        if what == "begin":
+            begun.append(step)
+            checkpoints.begin(step)
+        elif what == "hold":
+            held[step] = set(begun)
+            checkpoints.hold(b"%d" % step)
+        elif begun:
+            segment = begun[which % len(begun)]
+            committed.add(segment)
+            checkpoints.commit(segment)
+        released = checkpoints.release()
+        if released is not None:
+            assert held[int(released)] <= committed
+            assert int(released) > last
+            last = int(released)
+    for segment in begun:
+        checkpoints.commit(segment)
+    final = checkpoints.release()
+    if held and max(held) != last:
+        assert final == b"%d" % max(held)
+
+
+def test_a_streams_part_of_a_state_is_its_bookmark_or_the_whole():
+    assert state_of("a", b'{"bookmarks":{"a":{"x":1}}}') == {"x": 1}
+    assert state_of("b", b'{"bookmarks":{"a":{"x":1}}}') is None
+    assert state_of("a", b'{"x":1}') == {"x": 1}
+    assert state_of("a", b"5") == 5
+    assert state_of("a", None) is None
+
+
+def test_a_resume_marker_says_that_a_stream_is_not_complete():
+    assert is_resumable({"full_table": {}})
+    assert is_resumable({"progress_markers": {}})
+    assert not is_resumable({"replication_key_value": 1})
+    assert not is_resumable(None)
