@@ -7,6 +7,7 @@ setting travels on a command line, and times are UTC to the microsecond.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shlex
 import tempfile
@@ -92,6 +93,7 @@ def _start(settings: SparkSettings, urls: list[str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     jars.java_command()
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     conf = _configuration(settings, _class_path(settings, urls))
     # pyspark would hand the configuration over as arguments, which every process can read.
     with tempfile.NamedTemporaryFile("w", suffix=".conf", encoding="utf-8") as properties:

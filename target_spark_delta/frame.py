@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,6 +17,13 @@ from target_spark_delta.validation import DELETED_AT
 from target_spark_delta.values import typed, wire_type
 
 _CORRUPT = "!"
+_ORDERED = (T.IntegralType, T.DecimalType, T.StringType, T.DateType, T.TimestampType)
+# A record whose shape is another than declared, such as a number in an array's place.
+_IS_SOUND = (
+    f"if({quote(_CORRUPT)} is null, true, raise_error(concat('line ', {quote(LINE_NUMBER)}, "
+    "': an object or array stands where the schema declares something else, or the other way "
+    "round')))"
+)
 TABLE_VERSION = "_sdc_table_version"
 METADATA: dict[str, T.DataType] = {
     "_sdc_extracted_at": T.TimestampType(),
@@ -81,20 +89,11 @@ def read_segment(spark: SparkSession, segment: Segment, shape: Shape) -> DataFra
         .option("maxNestingDepth", "2000")
         .json(str(segment.path))
     )
-    return lines.selectExpr(
-        f"{_checked(quote(LINE_NUMBER))} as {quote(LINE_NUMBER)}",
+    return lines.where(_IS_SOUND).selectExpr(
+        quote(LINE_NUMBER),
         quote(CARRIED),
         *(f"{sql} as {quote(name)}" for name, sql in _columns(fields, shape).items()),
     )
-
-
-def _checked(line_number: str) -> str:
-    """Refuse a record whose shape is another than declared: a number where an array should be."""
-    refusal = (
-        f"raise_error(concat('line ', {line_number}, ': an object or array stands where the "
-        "schema declares something else, or the other way round'))"
-    )
-    return f"if({quote(_CORRUPT)} is null, {line_number}, {refusal})"
 
 
 def _columns(fields: Sequence[T.StructField], shape: Shape) -> dict[str, str]:
@@ -119,6 +118,37 @@ def _columns(fields: Sequence[T.StructField], shape: Shape) -> dict[str, str]:
         elif name != DELETED_AT:
             columns[name] = _METADATA_SQL[name]
     return columns
+
+
+class Range(NamedTuple):
+    """The values of one key column in a batch, as text."""
+
+    low: str | None
+    high: str | None
+    nulls: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFacts:
+    """What one pass over the keys of a batch tells."""
+
+    rows: int
+    keys: int
+    ranges: Mapping[str, Range]
+
+
+def key_facts(rows: DataFrame, keys: Sequence[str]) -> KeyFacts:
+    """Count the rows and the different keys, and find the range of each key that has an order."""
+    ordered = [key for key in keys if isinstance(rows.schema[key].dataType, _ORDERED)]
+    counts = rows.groupBy(*map(quote, keys)).agg(F.count("*").alias("\0rows"))
+    aggregates = ["sum(`\0rows`)", "count(*)"]
+    for key in map(quote, ordered):
+        low, high = f"cast(min({key}) as string)", f"cast(max({key}) as string)"
+        aggregates += [low, high, f"count_if({key} is null)"]
+    table = counts.selectExpr(*aggregates).toArrow()
+    total, distinct, *values = (column[0].as_py() for column in table.columns)
+    ranges = {key: Range(*values[3 * i : 3 * i + 3]) for i, key in enumerate(ordered)}
+    return KeyFacts(total or 0, distinct, ranges)
 
 
 def latest_per_key(rows: DataFrame, keys: Sequence[str]) -> DataFrame:

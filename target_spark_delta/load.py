@@ -21,6 +21,7 @@ from target_spark_delta.frame import (
     TABLE_VERSION,
     Shape,
     folded_per_key,
+    key_facts,
     latest_per_key,
     read_segment,
 )
@@ -82,24 +83,28 @@ def _write(
     rows = read_segment(spark, segment, shape)
     if destination.appends:
         merge.append(destination.table, rows.select(*quoted))
-    elif is_new and not segment.is_partial:
-        latest = latest_per_key(rows, destination.keys)
-        merge.append(destination.table, latest.select(*quoted))
-    else:
-        folded = segment.is_partial
-        batch = Upsert(
-            rows=folded_per_key(rows, destination.keys, shape)
-            if folded
-            else latest_per_key(rows, destination.keys),
-            keys=destination.keys,
-            columns=columns,
-            types=shape.table,
-            folded=folded,
-            delete=destination.removes and segment.has_deletions,
-            skip_unchanged=destination.settings.skip_unchanged,
-        )
-        if not merge.upsert(spark, destination.table, batch):
-            logger.info("%s: nothing changed, no commit", destination.stream)
+        return
+    facts = key_facts(rows, destination.keys)
+    if segment.is_partial:
+        rows = folded_per_key(rows, destination.keys, shape)
+    elif facts.keys < facts.rows:
+        rows = latest_per_key(rows, destination.keys)
+    if is_new and not segment.is_partial:
+        merge.append(destination.table, rows.select(*quoted))
+        return
+    batch = Upsert(
+        rows=rows,
+        keys=destination.keys,
+        columns=columns,
+        types=shape.table,
+        ranges=facts.ranges,
+        count=facts.keys,
+        folded=segment.is_partial,
+        delete=destination.removes and segment.has_deletions,
+        skip_unchanged=destination.settings.skip_unchanged,
+    )
+    if not merge.upsert(spark, destination.table, batch):
+        logger.info("%s: nothing changed, no commit", destination.stream)
 
 
 def _metadata(destination: Destination, segment: Segment, before: T.StructType | None) -> list[str]:

@@ -70,6 +70,13 @@ class Loader:
         with self._lock:
             self._lock.wait_for(lambda: self._pending <= most or self._error is not None)
 
+    def wait_for_one(self) -> bool:
+        """Wait until a job is done or failed; return whether there was one to wait for."""
+        with self._lock:
+            pending = self._pending
+            self._lock.wait_for(lambda: self._pending < pending or not pending)
+            return pending > 0
+
     def settle(self) -> None:
         """Wait until every job that can still run is done, whatever failed."""
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from pyspark.storagelevel import StorageLevel
 from singer_spark.errors import TransientError
 from singer_spark.names import literal, quote
 from singer_spark.session import SPARK_ERRORS
-from target_spark_delta.frame import TABLE_VERSION
+from target_spark_delta.frame import TABLE_VERSION, Range
 from target_spark_delta.table import Table
 from target_spark_delta.validation import DELETED_AT
 
@@ -24,12 +24,12 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_MATERIALIZE_SOURCE = "spark.databricks.delta.merge.materializeSource"
 _ATTEMPTS = 5
 _JSON_OPTIONS = (
     "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", "
     "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
 )
-_PRUNABLE = (T.IntegralType, T.DecimalType, T.StringType, T.DateType, T.TimestampType)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,8 @@ class Upsert:
         keys: The key columns.
         columns: The columns to write.
         types: The table's schema.
+        ranges: The least and the greatest value of each key that has an order, and its nulls.
+        count: How many rows there are.
         folded: Whether records may carry only some of their columns.
         delete: Whether rows with `_sdc_deleted_at` are removed.
         skip_unchanged: Whether rows that are equal are left alone.
@@ -66,6 +68,8 @@ class Upsert:
     keys: Sequence[str]
     columns: Sequence[str]
     types: T.StructType
+    ranges: Mapping[str, Range]
+    count: int
     folded: bool
     delete: bool
     skip_unchanged: bool
@@ -100,20 +104,43 @@ def append(table: Table, rows: DataFrame) -> None:
 
 def upsert(spark: SparkSession, table: Table, batch: Upsert) -> bool:
     """Merge a batch by its keys in one commit; return whether there was anything to commit."""
-    batch.rows.persist(StorageLevel.DISK_ONLY)
+    bounds = _key_bounds(batch)
+    if not batch.folded and bounds and _insert_new(spark, table, batch, bounds):
+        return True
+    changed = _changed(spark, table, batch, bounds).persist(StorageLevel.DISK_ONLY)
     try:
-        bounds = _key_bounds(batch)
-        changed = _changed(spark, table, batch, bounds).persist(StorageLevel.DISK_ONLY)
-        try:
-            if changed.isEmpty():
-                return False
-            changed.createOrReplaceTempView("changed_rows")
-            with_retry(table, lambda: spark.sql(_merge_sql(table, batch, bounds)))
-        finally:
-            changed.unpersist()
+        if changed.isEmpty():
+            return False
+        spark.conf.set(_MATERIALIZE_SOURCE, "auto")
+        changed.createOrReplaceTempView("changed_rows")
+        with_retry(table, lambda: spark.sql(_merge_sql(table, batch, bounds)))
     finally:
-        batch.rows.unpersist()
+        changed.unpersist()
     return True
+
+
+def _insert_new(spark: SparkSession, table: Table, batch: Upsert, bounds: str) -> bool:
+    """Insert a batch whose range of keys the table does not have yet, in one pass over it.
+
+    A MERGE without an update clause still loses the race against a writer of the same keys, as it
+    must; what it then leaves out is found by its count, and the whole batch is merged.
+    """
+    if not spark.sql(f"select 1 from {table.sql} t where {bounds} limit 1").isEmpty():
+        return False
+    # Read once, and the same if read again: Delta need not copy the batch before the MERGE.
+    spark.conf.set(_MATERIALIZE_SOURCE, "none")
+    batch.rows.createOrReplaceTempView("changed_rows")
+    names = ", ".join(map(quote, batch.columns))
+    values = ", ".join(batch.value(name) for name in batch.columns)
+    merged = with_retry(
+        table,
+        lambda: spark.sql(
+            f"merge into {table.sql} t using changed_rows s on {_matches(batch, bounds)} "
+            f"when not matched then insert ({names}) values ({values})"
+        ),
+    )
+    inserted = merged.toArrow()["num_inserted_rows"][0].as_py()
+    return bool(inserted == batch.count)
 
 
 def _matches(batch: Upsert, bounds: str) -> str:
@@ -187,30 +214,15 @@ def _same(batch: Upsert, name: str) -> str:
 
 def _key_bounds(batch: Upsert) -> str:
     """Return SQL that narrows the table to the batch's range of keys, so that files are skipped."""
-    types = {field.name.lower(): field.dataType for field in batch.types}
-    prunable = [key for key in batch.keys if isinstance(types[key.lower()], _PRUNABLE)]
-    if not prunable:
-        return ""
-    aggregates = [
-        sql
-        for key in prunable
-        for sql in (
-            f"cast(min({quote(key)}) as string)",
-            f"cast(max({quote(key)}) as string)",
-            f"count_if({quote(key)} is null)",
-        )
-    ]
-    (row,) = zip(*batch.rows.selectExpr(*aggregates).toArrow().columns, strict=True)
-    values = [value.as_py() for value in row]
+    types = {field.name.lower(): field.dataType.simpleString() for field in batch.types}
     bounds = []
-    for index, key in enumerate(prunable):
-        low, high, nulls = values[3 * index : 3 * index + 3]
-        datatype, column = types[key.lower()].simpleString(), f"t.{quote(key)}"
+    for key, (low, high, nulls) in batch.ranges.items():
+        column, datatype = f"t.{quote(key)}", types[key.lower()]
         conditions = [f"{column} is null"] if nulls else []
         if low is not None:
             conditions.append(
                 f"{column} between cast({literal(low)} as {datatype}) "
-                f"and cast({literal(high)} as {datatype})"
+                f"and cast({literal(str(high))} as {datatype})"
             )
         bounds.append(f"({' or '.join(conditions)})")
     return " and ".join(bounds)

@@ -61,7 +61,7 @@ class SparkDeltaSink:
         """Check a record and spool it."""
         partial = self._partial_records
         record, is_deletion = self._validator.check(message.record, message.number, partial=partial)
-        if (undeclared := self._validator.undeclared(record)) - self._warned:
+        if undeclared := self._validator.undeclared(record):
             self._warn(undeclared)
         segment = self.segment or self._open()
         extra = b""
@@ -121,12 +121,13 @@ class SparkDeltaSink:
         return self.segment
 
     def _warn(self, undeclared: set[str]) -> None:
-        self._warned |= undeclared
-        logger.warning(
-            "Stream %s: left out, because its SCHEMA does not declare it: %s",
-            self.destination.stream,
-            ", ".join(sorted(undeclared)),
-        )
+        if unknown := undeclared - self._warned:
+            self._warned |= unknown
+            logger.warning(
+                "Stream %s: left out, because its SCHEMA does not declare it: %s",
+                self.destination.stream,
+                ", ".join(sorted(unknown)),
+            )
 
 
 def destination_of(

@@ -187,7 +187,8 @@ class TargetSparkDelta(SparkPlugin, Target):
             self._flush(sink, at_end=True)
         for stream, version in self._waiting_versions.items():
             self._activate_at_end(self._sinks[stream], version)
-        self._loader.settle()
+        while self._loader.wait_for_one():
+            self._collect()
         self._collect()
         logger.info("%d batch(es) of %d stream(s)", sum(self._batches.values()), len(self._sinks))
 

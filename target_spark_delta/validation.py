@@ -16,6 +16,7 @@ from singer_spark.errors import RecordError, SchemaError
 from singer_spark.typemap import to_spark_type
 
 DELETED_AT = "_sdc_deleted_at"
+_NOTHING: set[str] = set()
 _NULL = msgspec.Raw(b"null")
 _NOT_FINITE = {"enum": ["NaN", "Infinity", "-Infinity"]}
 # These are checked by the cast into their column, which takes more spellings than RFC 3339.
@@ -41,7 +42,7 @@ class Validator:
     ) -> None:
         self._stream = stream
         self._keys = tuple(keys)
-        self._properties = frozenset(schema["properties"])
+        self._properties = frozenset((*schema["properties"], DELETED_AT))
         self._never_null = tuple(key for key in keys if not _nullable(schema["properties"][key]))
         rules = _rules(schema, keys) if full else {"required": list(keys)}
         self._rules = rules
@@ -74,7 +75,9 @@ class Validator:
 
     def undeclared(self, record: Mapping[str, Any]) -> set[str]:
         """Name the properties that the schema does not declare."""
-        return set(record) - self._properties - {DELETED_AT}
+        if record.keys() <= self._properties:
+            return _NOTHING
+        return set(record) - self._properties
 
     def _check_keys(self, record: Mapping[str, Any], number: int) -> None:
         for key in self._keys:

@@ -1,0 +1,175 @@
+"""Folders of tables in every format, and the two ways in which lines leave Spark."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from fixtures_tap import discover, run_tap
+
+from singer_spark.errors import SourceError
+from tap_spark_source import messages
+from tap_spark_source.spool import spooled_blocks
+
+ROW = """
+select true as b, cast(-1 as tinyint) as t, cast(2 as smallint) as s, 3 as i,
+  9223372036854775807 as l, cast(1.5 as float) as f, double('NaN') as d,
+  double('-Infinity') as inf, cast('12345678901234567890.12345' as decimal(38,5)) as n,
+  'line\\nbreak \\u2028 \\u0000 "' as txt, X'00ff' as bin, date'0001-01-01' as day,
+  timestamp'2024-01-01 00:00:00.123456' as at, timestamp_ntz'2024-01-01 00:00:00.000001' as ntz,
+  array(1, null) as arr, named_struct('a', 1, 'b', cast(null as string)) as st,
+  map('k', cast(1.10 as decimal(5,2))) as m, cast(null as string) as nothing,
+  1 as `odd ``name.x"`
+"""
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_every_type_of_a_lake_arrives_exactly(spark, tmp_path, kind):
+    frame = spark.sql(ROW)
+    if kind == "delta":
+        frame = frame.withColumnRenamed('odd `name.x"', "odd")
+    frame.write.format(kind).save(f"{tmp_path}/lake/kinds")
+    output = run_tap({"source_url": f"{kind}:{tmp_path}/lake"})
+    (record,) = output.records("kinds")
+    assert record.pop("odd" if kind == "delta" else 'odd `name.x"') == 1
+    assert record == {
+        "b": True,
+        "t": -1,
+        "s": 2,
+        "i": 3,
+        "l": 9223372036854775807,
+        "f": Decimal("1.5"),
+        "d": "NaN",
+        "inf": "-Infinity",
+        "n": Decimal("12345678901234567890.12345"),
+        "txt": 'line\nbreak \u2028 \u0000 "',
+        "bin": "AP8=",
+        "day": "0001-01-01",
+        "at": "2024-01-01T00:00:00.123456+00:00",
+        "ntz": "2024-01-01T00:00:00.000001",
+        "arr": [1, None],
+        "st": {"a": 1, "b": None},
+        "m": {"k": Decimal("1.10")},
+        "nothing": None,
+    }
+    assert output.kinds == ["SCHEMA", "RECORD", "STATE"]
+
+
+def test_csv_has_headers_and_inferred_types_that_options_override(tmp_path):
+    (tmp_path / "people.csv").write_text("id,name,score\n1,ann,1.5\n2,,2.5\n")
+    url = f"csv:{tmp_path}"
+    assert run_tap({"source_url": url}).records("people") == [
+        {"id": 1, "name": "ann", "score": Decimal("1.5")},
+        {"id": 2, "name": None, "score": Decimal("2.5")},
+    ]
+    texts = run_tap({"source_url": url, "source_options": {"inferSchema": False}})
+    assert texts.records("people")[0] == {"id": "1", "name": "ann", "score": "1.5"}
+
+
+def test_json_numbers_keep_their_digits(tmp_path):
+    folder = tmp_path / "events"
+    folder.mkdir()
+    (folder / "a.json").write_text('{"id":1,"n":12345678901234567890.12,"at":"2024-01-01"}\n')
+    (folder / "b.json").write_text('{"id":2,"n":1.1,"list":[{"x":1}]}\n')
+    records = run_tap({"source_url": f"json:{tmp_path}"}).records("events")
+    assert sorted(record["id"] for record in records) == [1, 2]
+    first = next(record for record in records if record["id"] == 1)
+    assert first["n"] == Decimal("12345678901234567890.12")
+    assert first["at"] == "2024-01-01"
+
+
+def test_a_broken_line_is_an_error_and_not_a_null(tmp_path):
+    (tmp_path / "events.json").write_text('{"id":1}\n{"id":\n')
+    with pytest.raises(SourceError, match="events"):
+        run_tap({"source_url": f"json:{tmp_path}"})
+
+
+def test_tables_are_found_by_folder_and_by_file(spark, tmp_path):
+    spark.range(1).write.csv(f"{tmp_path}/folder", header=True)
+    (tmp_path / "file.csv").write_text("a\n1\n")
+    (tmp_path / "_hidden").mkdir()
+    url = f"csv:{tmp_path}"
+    names = [entry["tap_stream_id"] for entry in discover({"source_url": url})["streams"]]
+    assert names == ["file", "folder"]
+    catalog = discover({"source_url": url, "tables": ["file"]})
+    assert [entry["tap_stream_id"] for entry in catalog["streams"]] == ["file"]
+
+
+def test_folders_with_odd_names_are_found(spark, tmp_path):
+    for name in ("odd name", "a[b]*", "50%25"):
+        spark.range(1).write.parquet(f"{tmp_path}/my lake %20/{name}")
+    config = {"source_url": f"parquet:{tmp_path}/my lake %20/"}
+    output = run_tap(config)
+    assert sorted(message["stream"] for message in output.of("RECORD")) == [
+        "50%25",
+        "a[b]*",
+        "odd name",
+    ]
+    again = run_tap(config, catalog=discover(config))
+    assert len(again.records()) == 3
+
+
+def test_a_missing_folder_or_table_is_named(spark, tmp_path):
+    with pytest.raises(SourceError, match=r"cannot read the folder \(parquet:/nowhere\)"):
+        discover({"source_url": "parquet:/nowhere"})
+    spark.range(1).write.parquet(f"{tmp_path}/here")
+    with pytest.raises(SourceError, match="no table there"):
+        discover({"source_url": f"parquet:{tmp_path}", "tables": ["there"]})
+
+
+def test_columns_of_all_files_are_read(spark, tmp_path):
+    spark.sql("select 1 as a").write.parquet(f"{tmp_path}/t")
+    spark.sql("select 2 as a, 3 as b").write.mode("append").parquet(f"{tmp_path}/t")
+    records = run_tap({"source_url": f"parquet:{tmp_path}"}).records("t")
+    assert sorted(records, key=lambda record: record["a"]) == [
+        {"a": 1, "b": None},
+        {"a": 2, "b": 3},
+    ]
+
+
+def test_an_incremental_delta_table_continues_at_its_bookmark(spark, tmp_path):
+    spark.sql("select id, timestamp_micros(id) as at from range(5)").write.format("delta").save(
+        f"{tmp_path}/t"
+    )
+    config = {"source_url": f"delta:{tmp_path}", "stream_options": {"t": {"replication_key": "at"}}}
+    first = run_tap(config)
+    assert len(first.records()) == 5
+    assert first.bookmark("t")["replication_key_value"] == "1970-01-01T00:00:00.000004+00:00"
+    spark.sql("select id, timestamp_micros(id) as at from range(5, 7)").write.format("delta").mode(
+        "append"
+    ).save(f"{tmp_path}/t")
+    second = run_tap(config, state=first.state)
+    assert sorted(record["id"] for record in second.records()) == [4, 5, 6]
+
+
+@pytest.fixture
+def lines(spark):
+    frame = spark.range(0, 50_000, 1, 3).selectExpr(
+        f"concat('{{\"id\":', id, ',\"é\":\"', repeat('x', 20), '\"}}') as {messages.LINE}"
+    )
+    expected = {f'{{"id":{n},"é":"{"x" * 20}"}}' for n in range(50_000)}
+    return frame, expected
+
+
+def test_spooled_blocks_are_the_lines_each_once(lines, monkeypatch):
+    monkeypatch.setattr("tap_spark_source.spool._FILE_ROWS", 1000)
+    frame, expected = lines
+    found = b"".join(spooled_blocks(frame)).decode().splitlines()
+    assert len(found) == len(expected)
+    assert set(found) == expected
+
+
+def test_fetched_pieces_are_the_lines_each_once_and_small(lines, monkeypatch):
+    monkeypatch.setattr(messages, "PIECE_BYTES", 200_000)
+    frame, expected = lines
+    pieces = [bytes(piece) for piece in messages.fetched_pieces(frame)]
+    assert max(map(len, pieces)) <= 200_000
+    found = b"".join(pieces).decode().splitlines()
+    assert len(found) == len(expected)
+    assert set(found) == expected
+
+
+def test_an_error_while_spooling_reaches_the_reader(spark):
+    broken = spark.range(10).selectExpr("cast(raise_error('boom') as string) as value")
+    with pytest.raises(Exception, match="boom"):
+        list(spooled_blocks(broken))

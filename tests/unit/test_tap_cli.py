@@ -1,0 +1,92 @@
+"""The command line: exit codes and one line that explains them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tap_spark_source.tap import TapSparkSource
+
+
+def tap(*arguments: str) -> Result:
+    return CliRunner().invoke(TapSparkSource.cli, arguments)
+
+
+def tap_without_java(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the tap as a process that finds no command at all."""
+    environment = {**os.environ, "PATH": "/nowhere"}
+    environment.pop("JAVA_HOME", None)
+    return subprocess.run(
+        [sys.executable, "-m", "tap_spark_source", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def config(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"source_url": "parquet:/nowhere"}))
+    return str(file)
+
+
+def test_about_and_version_need_no_java():
+    about = tap_without_java("--about", "--format", "json")
+    assert about.returncode == 0
+    assert json.loads(about.stdout)["name"] == "tap-spark-source"
+    assert tap("--version").stdout.startswith("tap-spark-source v")
+
+
+def test_a_catalog_without_streams_needs_no_java(config, tmp_path):
+    catalog = tmp_path / "catalog.json"
+    catalog.write_text('{"streams": []}')
+    done = tap_without_java("--config", config, "--catalog", str(catalog))
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "content", [None, "{", "[]", '{"bookmarks": 5}', '{"bookmarks": {"a": 1}}']
+)
+def test_an_unreadable_state_exits_with_74(config, tmp_path, content):
+    catalog, state = tmp_path / "catalog.json", tmp_path / "state.json"
+    catalog.write_text('{"streams": []}')
+    if content is not None:
+        state.write_text(content)
+    done = tap("--config", config, "--catalog", str(catalog), "--state", str(state))
+    assert done.exit_code == 74
+    assert "Error: " in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"streams": [5]}'])
+def test_an_unreadable_catalog_exits_with_78(config, tmp_path, content):
+    catalog = tmp_path / "catalog.json"
+    if content is not None:
+        catalog.write_text(content)
+    assert tap("--config", config, "--catalog", str(catalog)).exit_code == 78
+
+
+@pytest.mark.parametrize("arguments", [[], ["--discover"], ["--test"]])
+def test_wrong_settings_exit_with_78(tmp_path, arguments):
+    file = tmp_path / "config.json"
+    file.write_text('{"source_url": "ftp:x", "lookback": "long"}')
+    done = tap("--config", str(file), *arguments)
+    assert done.exit_code == 78
+    assert done.stdout == ""
+    last = done.stderr.splitlines()[-1]
+    assert "source_url" in last
+    assert "lookback" in last
+    assert "Traceback" not in done.stderr
+
+
+def test_missing_java_is_a_settings_error(config):
+    done = tap_without_java("--config", config)
+    assert done.returncode == 78
+    assert "Java is missing" in done.stderr.splitlines()[-1]

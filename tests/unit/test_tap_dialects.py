@@ -1,0 +1,97 @@
+"""The SQL that each database gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tap_spark_source.sources.derby import Derby
+from tap_spark_source.sources.dialect import PLAIN, Dialect, MySQL, wanted_condition
+from tap_spark_source.sources.postgres import Postgres
+from tap_spark_source.table import Column, is_wanted
+
+
+def column(datatype: str) -> Column:
+    return Column(name="c", datatype=datatype, schema={})
+
+
+@pytest.mark.parametrize(
+    ("dialect", "quoted"), [(Dialect(), '"a""b`"'), (MySQL(), '`a"b```'), (Postgres(), '"a""b`"')]
+)
+def test_identifiers_are_quoted(dialect, quoted):
+    assert dialect.quote('a"b`') == quoted
+
+
+@pytest.mark.parametrize(
+    ("dialect", "datatype", "value", "literal"),
+    [
+        (Dialect(), "bigint", "5", "5"),
+        (Dialect(), "decimal(10,2)", "5.10", "5.10"),
+        (Dialect(), "string", "it's", "'it''s'"),
+        (Dialect(), "date", "2024-01-01", "DATE '2024-01-01'"),
+        (Dialect(), "timestamp_ntz", "2024-01-01T00:00:00.1", "TIMESTAMP '2024-01-01 00:00:00.1'"),
+        (MySQL(), "string", "a\\'b", "'a\\\\''b'"),
+        (Derby(), "date", "2024-01-01", "DATE('2024-01-01')"),
+        (Derby(), "timestamp_ntz", "2024-01-01T00:00:00.1", "TIMESTAMP('2024-01-01 00:00:00.1')"),
+        (Derby(), "int", "5", "5"),
+        (Postgres(), "timestamp", "2024-01-01T00:00:00.1+00:00", "'2024-01-01T00:00:00.1+00:00'"),
+    ],
+)
+def test_a_bookmark_becomes_a_literal_of_its_type(dialect, datatype, value, literal):
+    assert dialect.literal(column(datatype), value) == literal
+
+
+def test_patterns_are_pushed_down_as_far_as_sql_can_say_them():
+    condition = wanted_condition(Dialect(), ["public.orders", "sa%les.*_x?", "a.[bc]*"])
+    assert condition == (
+        "{label} = 'public.orders' or {label} like 'sa!%les.%!_x_' escape '!' "
+        "or {label} like 'a.%' escape '!'"
+    )
+    assert is_wanted("a.bx", ["a.[bc]*"])
+    assert not is_wanted("a.dx", ["a.[bc]*"])
+
+
+@pytest.mark.parametrize(
+    ("base", "dims", "read"),
+    [
+        ("integer", 0, None),
+        ("character varying(10)", 0, None),
+        ("numeric(20,5)", 0, None),
+        ("numeric", 0, "cast({} as text)"),
+        ("numeric(39,0)", 0, "cast({} as text)"),
+        ("numeric(5,-2)", 0, "cast({} as text)"),
+        ("bit(1)", 0, None),
+        ("bit(8)", 0, "cast({} as text)"),
+        ("time without time zone", 0, "to_char({}, 'HH24:MI:SS.US')"),
+        ("time(3) without time zone", 0, "to_char({}, 'HH24:MI:SS.US')"),
+        ("jsonb", 0, "cast({} as text)"),
+        ("oid", 0, "cast({} as bigint)"),
+        ("integer[]", 1, None),
+        ("integer[]", 2, None),
+        ("integer[]", 0, "cast({} as text)"),
+        ("numeric[]", 1, "cast({} as text[])"),
+        ("numeric(10,2)[]", 1, None),
+        ("numeric[]", 2, "cast({} as text)"),
+        ('"Odd (type)"', 0, "cast({} as text)"),
+    ],
+)
+def test_postgres_types_are_read_so_that_nothing_is_bent(base, dims, read):
+    assert Postgres().reading({"base": base, "dims": dims}).read == read
+
+
+def test_postgres_times_are_guarded_against_what_no_calendar_has():
+    for base in ("date", "timestamp(3) without time zone", "timestamp with time zone"):
+        assert "is outside the years" in Postgres().reading({"base": base, "dims": 0}).read
+        assert "unnest" in Postgres().reading({"base": f"{base}[]", "dims": 1}).read
+
+
+def test_derby_keys_come_from_the_index_in_its_order():
+    columns = [{"pos": 1, "c": "ID"}, {"pos": 2, "c": "PART"}]
+    rows = [{"columns": "UNIQUE BTREE (2, 1)"}]
+    assert Derby().key_columns(rows, columns) == ("PART", "ID")
+
+
+def test_the_standard_reads_what_spark_cannot_hold_as_text():
+    dialect = Dialect()
+    assert "char(16)" in dialect.reading({"native": "TIME", "p": None}).read
+    assert "char(80)" in dialect.reading({"native": "decimal", "p": 65}).read
+    assert dialect.reading({"native": "decimal", "p": 38}) is PLAIN

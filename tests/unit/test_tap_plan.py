@@ -1,0 +1,176 @@
+"""The plan of a read, decided without Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from singer_spark.errors import SettingsError, SourceError, StateError
+from tap_spark_source.catalog import read_catalog
+from tap_spark_source.plan import Replication, plan_read, plan_replication
+from tap_spark_source.settings import Settings
+from tap_spark_source.table import Column, Table
+
+COLUMNS = {
+    "id": "bigint",
+    "at": "timestamp",
+    "price": "decimal(10,2)",
+    "f": "double",
+    "n": "string",
+}
+TABLE = Table(
+    stream="s-t",
+    schema="s",
+    name="t",
+    columns=tuple(Column(name=name, datatype=kind, schema={}) for name, kind in COLUMNS.items()),
+    keys=("id",),
+)
+
+
+def settings(**config) -> Settings:
+    return Settings.from_config({"source_url": "jdbc:derby:x", **config})
+
+
+def entry(metadata: dict | None = None, **fields):
+    document = {"tap_stream_id": "s-t", "schema": {}, **fields}
+    if metadata is not None:
+        document["metadata"] = [{"breadcrumb": [], "metadata": metadata}]
+    return read_catalog({"streams": [document]})["s-t"]
+
+
+def replication(config: dict | None = None, given=None) -> Replication:
+    return plan_replication("s-t", settings(**(config or {})), columns=COLUMNS, entry=given)
+
+
+def read(*, key=None, bookmark=None, keys=("id",), selected=lambda _: True, **config):
+    method = "INCREMENTAL" if key else "FULL_TABLE"
+    return plan_read(
+        TABLE,
+        settings(**config),
+        replication=Replication(method=method, key=key),
+        key_properties=keys,
+        is_selected=selected,
+        bookmark=bookmark or {},
+    )
+
+
+OPTIONS = {"stream_options": {"s-*": {"replication_key": "id"}}}
+DEFAULTS = {"default_replication_method": "INCREMENTAL", "default_replication_key": "at"}
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "expected"),
+    [
+        ({}, None, ("FULL_TABLE", None)),
+        (DEFAULTS, None, ("INCREMENTAL", "at")),
+        ({**DEFAULTS, "default_replication_key": "nope"}, None, ("FULL_TABLE", None)),
+        ({**DEFAULTS, **OPTIONS}, None, ("INCREMENTAL", "id")),
+        (OPTIONS, entry(replication_key="at"), ("INCREMENTAL", "at")),
+        (OPTIONS, entry(replication_method="FULL_TABLE"), ("FULL_TABLE", None)),
+        (OPTIONS, entry({"replication-method": "FULL_TABLE"}), ("FULL_TABLE", None)),
+        (
+            {},
+            entry(
+                {"replication-method": "INCREMENTAL", "replication-key": "id"},
+                replication_method="FULL_TABLE",
+                replication_key="at",
+            ),
+            ("INCREMENTAL", "id"),
+        ),
+        (OPTIONS, entry({"replication-method": "INCREMENTAL"}), ("INCREMENTAL", "id")),
+        (
+            {"stream_options": {"s-t": {"replication_method": "FULL_TABLE"}}, **DEFAULTS},
+            None,
+            ("FULL_TABLE", None),
+        ),
+    ],
+)
+def test_metadata_beats_fields_beat_options_beat_defaults(config, given, expected):
+    found = replication(config, given)
+    assert (found.method, found.key) == expected
+
+
+def test_reading_the_catalog_does_not_deselect_a_stream_without_metadata():
+    given = entry()
+    replication({}, given)
+    assert given.metadata == {}
+
+
+def test_incremental_without_any_key_is_refused():
+    with pytest.raises(SettingsError, match="s-t: INCREMENTAL needs"):
+        replication({}, entry({"replication-method": "INCREMENTAL"}))
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(SettingsError, match="LOG_BASED"):
+        replication({}, entry({"replication-method": "LOG_BASED"}))
+
+
+def test_only_selected_columns_are_read_but_keys_always():
+    plan = read(key="at", selected=lambda name: name == "n")
+    assert [column.name for column in plan.columns] == ["id", "at", "n"]
+
+
+def test_a_key_that_is_no_column_is_named():
+    with pytest.raises(SourceError, match=r"s-t: replication key nope is no column of s\.t"):
+        read(key="nope")
+    with pytest.raises(SourceError, match="no column pk"):
+        read(keys=("pk",))
+
+
+def test_a_double_is_no_replication_key():
+    with pytest.raises(SettingsError, match="f of type double"):
+        read(key="f")
+
+
+def test_a_bookmark_of_the_same_key_is_the_start():
+    plan = read(key="id", bookmark={"replication_key": "id", "replication_key_value": 7})
+    assert (plan.window.start, plan.window.from_bookmark) == (7, True)
+
+
+def test_a_bookmark_of_another_key_is_no_start():
+    plan = read(key="id", bookmark={"replication_key": "at", "replication_key_value": "2024"})
+    assert (plan.window.start, plan.window.from_bookmark) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("id", "7"),
+        ("id", 7.5),
+        ("id", True),
+        ("at", 5),
+        ("at", "now"),
+        ("price", True),
+        ("price", {}),
+        ("n", 1),
+    ],
+)
+def test_a_bookmark_of_another_type_is_a_state_error(key, value):
+    with pytest.raises(StateError, match=f"s-t: the bookmark is no .* {key} is") as caught:
+        read(key=key, bookmark={"replication_key": key, "replication_key_value": value})
+    assert caught.value.exit_code == 74
+
+
+def test_start_date_is_for_time_keys_and_start_value_for_any():
+    start = {"start_date": "2024-01-01T00:00:00Z"}
+    assert read(key="at", **start).window.start == "2024-01-01T00:00:00Z"
+    assert read(key="id", **start).window.start is None
+    options = {"stream_options": {"*": {"start_value": 100}}}
+    assert read(key="id", **start, **options).window.start == 100
+    bookmark = {"replication_key": "id", "replication_key_value": 7}
+    assert read(key="id", bookmark=bookmark, **options).window.start == 7
+
+
+def test_the_options_of_a_stream_win_over_the_general_ones():
+    options = {"lookback": 0, "null_replication_key": "fail", "where": "x > 1"}
+    plan = read(key="id", lookback=9, stream_options={"s-t": options})
+    assert plan.window.lookback == 0
+    assert plan.window.null_keys == "fail"
+    assert plan.where == "x > 1"
+    assert read(key="id", lookback=9).window.lookback == 9
+
+
+@pytest.mark.parametrize(("key", "value"), [("id", "7"), ("at", "yesterday")])
+def test_a_start_value_of_another_type_is_a_settings_error(key, value):
+    with pytest.raises(SettingsError, match="s-t: start_value or start_date is no"):
+        read(key=key, stream_options={"*": {"start_value": value}})

@@ -1,0 +1,90 @@
+"""The tap's settings: all problems at once, by name, and never a secret."""
+
+from __future__ import annotations
+
+import pytest
+
+from singer_spark.errors import SettingsError
+from tap_spark_source.settings import Settings
+from tap_spark_source.tap import TapSparkSource
+
+GOOD = {"source_url": "parquet:/lake"}
+
+
+def problems(config: dict) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as caught:
+        TapSparkSource(config=config, catalog={"streams": []})
+    assert caught.value.exit_code == 78
+    return caught.value.problems
+
+
+def test_a_url_is_all_that_is_needed():
+    settings = Settings.from_config(GOOD)
+    assert settings.kind == "parquet"
+    assert settings.tables == ("*",)
+    assert settings.fetch_rows == 10_000
+
+
+def test_every_problem_is_reported_at_once():
+    found = problems(
+        {
+            "source_url": "ftp:/x",
+            "lookback": -1,
+            "null_replication_key": "maybe",
+            "source_options": {"dbTable": "x", "partitionColumn": "id"},
+            "stream_options": {"*": {"replication_kee": "id"}},
+            "spark_conf": {"spark.sql.ansi.enabled": "false"},
+        }
+    )
+    text = "; ".join(found)
+    for name in (
+        "source_url",
+        "lookback",
+        "null_replication_key",
+        "dbTable",
+        "partitionColumn",
+        "stream_options.*",
+        "spark.sql.ansi.enabled",
+    ):
+        assert name in text
+    assert len(found) == 7
+
+
+def test_a_missing_url_is_named():
+    assert problems({}) == ("source_url is required",)
+
+
+def test_an_unknown_key_of_stream_options_lists_the_known_ones():
+    (found,) = problems({**GOOD, "stream_options": {"a": {"where_": "x"}}})
+    assert "replication_key" in found
+    assert "where" in found
+
+
+def test_incremental_by_default_needs_some_key():
+    (found,) = problems({**GOOD, "default_replication_method": "INCREMENTAL"})
+    assert "default_replication_key" in found
+
+
+def test_no_secret_is_shown():
+    config = {
+        "source_url": "jdbc:postgresql://u:hunter2@h/d",
+        "source_password": "hunter3",
+        "fetch_rows": "many",
+    }
+    assert "hunter" not in "; ".join(problems(config))
+    assert "hunter" not in repr(Settings.from_config({**config, "fetch_rows": 1}))
+
+
+def test_of_each_option_the_last_matching_pattern_wins():
+    options = {
+        "*": {"lookback": 1, "where": "a"},
+        "public-*": {"lookback": 2},
+        "other": {"lookback": 3},
+    }
+    settings = Settings.from_config({**GOOD, "stream_options": options})
+    assert settings.of_stream("public-orders") == {"lookback": 2, "where": "a"}
+
+
+def test_a_catalog_that_is_none_is_a_settings_error():
+    with pytest.raises(SettingsError, match="--discover"):
+        TapSparkSource(config=GOOD, catalog={"streams": [{"stream": "x"}]})
