@@ -1,0 +1,97 @@
+"""Measures the target and the tap against singer-sdk, and their memory: `make bench`.
+
+Figures of one machine mean little; the ratios of one run are what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import data, measure
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+MILLION = 1_000_000
+
+
+def target(folder: Path, rows: int, sdk_rows: int) -> None:
+    """A stream into the target, against a file target of the SDK."""
+    few = data.write_messages(folder / "few.singer", sdk_rows)
+    many = data.write_messages(folder / "many.singer", rows)
+    theirs_config = _config(folder / "theirs.json", path=str(folder / "theirs.jsonl"))
+    theirs = measure.run(
+        [*measure.sdk("target"), "--config", theirs_config], source=few, records=sdk_rows
+    )
+    ours_config = _config(folder / "ours.json", path=str(folder / "lake"))
+    ours = measure.run(
+        [*measure.command("target-spark-delta"), "--config", ours_config],
+        source=many,
+        records=rows,
+    )
+    print(f"target: {ours.rate:,.0f} records/s, start-up included ({ours.seconds:.1f} s)")
+    print(f"  singer-sdk file target: {theirs.rate:,.0f} records/s")
+    print(f"  ratio: {ours.rate / theirs.rate:.1f}")
+    print(f"  Python process: {ours.peak_mb:.0f} MB")
+
+
+def tap(folder: Path, rows: int, sdk_rows: int) -> None:
+    """A table out of PostgreSQL, against a SQL tap of the SDK."""
+    from fixtures_tap import Postgres
+
+    server = Postgres()
+    try:
+        server.run(data.TABLE.format(rows=rows))
+        server.run(f"create table few as select * from orders limit {sdk_rows}")
+        url = (
+            f"postgresql+psycopg://{server.user}:{server.password}@127.0.0.1:{server.port}/postgres"
+        )
+        catalog = _sdk_catalog(folder, url)
+        theirs = measure.run(
+            [*measure.sdk("tap"), "--config", str(folder / "sdk.json"), "--catalog", catalog]
+        )
+        config = _config(folder / "tap.json", **server.config, tables=["public.orders"])
+        ours = measure.run([*measure.command("tap-spark-source"), "--config", config])
+    finally:
+        server.stop()
+    print(f"tap: {ours.steady_rate:,.0f} rows/s from the first on, {ours.rate:,.0f} over all")
+    print(f"  singer-sdk SQL tap: {theirs.steady_rate:,.0f} rows/s from the first on")
+    print(f"  ratio: {ours.steady_rate / theirs.steady_rate:.1f}, start-up aside")
+    print(f"  Python process: {ours.peak_mb:.0f} MB")
+
+
+def _config(file: Path, /, **settings: object) -> str:
+    file.write_text(json.dumps(settings))
+    return str(file)
+
+
+def _sdk_catalog(folder: Path, url: str) -> str:
+    import subprocess
+
+    config = _config(folder / "sdk.json", url=url)
+    found = subprocess.run(
+        [*measure.sdk("tap"), "--config", config, "--discover"], check=True, capture_output=True
+    )
+    catalog = json.loads(found.stdout)
+    catalog["streams"] = [s for s in catalog["streams"] if s["tap_stream_id"] == "public-few"]
+    for entry in catalog["streams"]:
+        for item in entry["metadata"]:
+            item["metadata"]["selected"] = True
+    return _config(folder / "catalog.json", **catalog)
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("what", nargs="*", choices=["target", "tap"], default=["target", "tap"])
+    parser.add_argument("--rows", type=int, default=MILLION)
+    parser.add_argument("--sdk-rows", type=int, default=50_000)
+    options = parser.parse_args()
+    for name in options.what:
+        with tempfile.TemporaryDirectory() as folder:
+            {"target": target, "tap": tap}[name](Path(folder), options.rows, options.sdk_rows)
+
+
+main()

@@ -1,0 +1,72 @@
+"""State and tables in an S3 store: a real endpoint, Spark's own client and boto3."""
+
+from __future__ import annotations
+
+import json
+
+import boto3
+import pytest
+from deltalake import DeltaTable
+from moto.server import ThreadedMotoServer
+
+from tests.support.commands import QUICK, command, run
+
+AWS = {
+    "AWS_ACCESS_KEY_ID": "the-key",
+    "AWS_SECRET_ACCESS_KEY": "the-secret",
+    "AWS_REGION": "eu-central-1",
+}
+PIPELINE = """
+name: shop
+source:
+  tap: tap-spark-source
+  config:
+    source_url: "csv:{source}"
+    spark_conf: {spark_conf}
+    stream_options:
+      orders: {{key_properties: [id], replication_key: updated_at}}
+destination: {{bucket: "s3://lake", path: bronze}}
+"""
+
+
+@pytest.fixture
+def endpoint():
+    server = ThreadedMotoServer(port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+def test_a_pipeline_keeps_tables_and_state_in_a_bucket(endpoint, tmp_path, monkeypatch):
+    for name, value in {**AWS, "AWS_ENDPOINT_URL": endpoint}.items():
+        monkeypatch.setenv(name, value)
+    s3 = boto3.client("s3")
+    s3.create_bucket(
+        Bucket="lake", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
+    )
+    orders = tmp_path / "shop" / "orders"
+    orders.mkdir(parents=True)
+    (orders / "1.csv").write_text("id,updated_at\n1,2024-01-01T00:00:00Z\n2,2024-01-02T00:00:00Z\n")
+    path = tmp_path / "shop.yml"
+    path.write_text(
+        PIPELINE.format(source=tmp_path / "shop", spark_conf=json.dumps(QUICK["spark_conf"]))
+    )
+
+    first = run(command("singer-spark"), "run", path)
+    assert first.returncode == 0, first.stderr
+    assert "Done! 2 records in 1 stream(s)" in first.stdout
+
+    (orders / "2.csv").write_text("id,updated_at\n3,2024-01-03T00:00:00Z\n")
+    second = run(command("singer-spark"), "run", path)
+    assert second.returncode == 0, second.stderr
+    assert "Incremental mode (using previous checkpoint)" in second.stdout
+    assert "Done! 2 records in 1 stream(s)" in second.stdout, "one new, one at the bookmark"
+
+    body = s3.get_object(Bucket="lake", Key="bronze/.singer-spark/state/shop/state.json")["Body"]
+    bookmark = json.load(body)["bookmarks"]["orders"]
+    assert bookmark["replication_key_value"] == "2024-01-03T00:00:00.000000+00:00"
+    options = {"aws_endpoint": endpoint, "aws_allow_http": "true"}
+    table = DeltaTable("s3://lake/bronze/orders", storage_options=options)
+    assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3]
+    assert "the-secret" not in first.stderr + first.stdout

@@ -1,0 +1,42 @@
+"""The installed commands as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+# Short-lived JVMs are faster without the optimising compiler.
+QUICK = {"spark_conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}}
+
+
+def command(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
+
+
+def write_json(path: Path, value: Any) -> str:
+    path.write_text(json.dumps(value))
+    return str(path)
+
+
+def run(*arguments: Any, env: dict[str, str] | None = None, **options: Any):
+    """Run a command to its end, in the environment plus `env`."""
+    return subprocess.run(
+        [str(argument) for argument in arguments],
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        **options,
+    )
+
+
+def only_line(text: str, start: str = "Error: ") -> str:
+    """Return the one line of an error."""
+    (line,) = [line for line in text.splitlines() if line.startswith(start)]
+    assert "Traceback" not in text
+    return line
