@@ -92,6 +92,11 @@ class SparkSettings:
         """Say whether driver and executors are one process on this machine."""
         return self.remote is None and self.master.startswith("local")
 
+    @property
+    def retries_tasks(self) -> bool:
+        """Say whether a task that failed runs again, after it may have written some of its rows."""
+        return not self.is_local or "," in self.master
+
 
 def spark_problems(config: Mapping[str, Any]) -> list[str]:
     """List what contradicts itself in the Spark settings."""

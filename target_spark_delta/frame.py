@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -149,6 +149,30 @@ def key_facts(rows: DataFrame, keys: Sequence[str]) -> KeyFacts:
     total, distinct, *values = (column[0].as_py() for column in table.columns)
     ranges = {key: Range(*values[3 * i : 3 * i + 3]) for i, key in enumerate(ordered)}
     return KeyFacts(total or 0, distinct, ranges)
+
+
+def told_facts(segment: Segment, names: Sequence[str]) -> KeyFacts | None:
+    """Return the same from the keys that were noted while spooling, if they were."""
+    if segment.keys is None:
+        return None
+    keys = segment.keys
+    columns: list[Collection[Any]] = (
+        [keys] if len(names) == 1 else list(map(set, zip(*keys, strict=True)))
+    )
+    ranges = {name: _range_of(column) for name, column in zip(names, columns, strict=True)}
+    return KeyFacts(segment.rows, len(keys), ranges)
+
+
+def _range_of(values: Collection[Any]) -> Range:
+    present = [value for value in values if value is not None]
+    nulls = len(values) - len(present)
+    if not present:
+        return Range(None, None, nulls)
+    low, high = (
+        value if isinstance(value, str) else str(int(value))
+        for value in (min(present), max(present))
+    )
+    return Range(low, high, nulls)
 
 
 def latest_per_key(rows: DataFrame, keys: Sequence[str]) -> DataFrame:

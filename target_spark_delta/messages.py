@@ -77,7 +77,7 @@ class MessageReader(GenericSingerReader[bytes]):
     def _process_lines(
         self, file_input: IO[Any] | None, callbacks: Mapping[str, Callable[[Any], None]]
     ) -> Counter[str]:
-        counts: Counter[str] = Counter()
+        counts: dict[str, int] = {}
         for number, line in enumerate(self._lines(file_input or self.default_input), 1):
             if not line or line.isspace():
                 continue
@@ -88,8 +88,8 @@ class MessageReader(GenericSingerReader[bytes]):
                     f"line {number}: unknown message type {message.type!r}; look at the tap"
                 )
             callback(message)
-            counts[message.type] += 1
-        return counts
+            counts[message.type] = counts.get(message.type, 0) + 1
+        return Counter(counts)
 
     def _parse(self, line: bytes, number: int) -> Message:
         try:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import types as T
 from singer_sdk.singerlib import resolve_schema_references
 
 from singer_spark.errors import ProtocolError, SchemaError
@@ -51,19 +53,22 @@ class SparkDeltaSink:
         options = destination.settings.for_stream(destination.stream)
         self._partial_records = options.partial_records
         self._settings = destination.settings
-        self._validator = validator
+        self._check = validator.check
+        self._most_rows = self._settings.batch_size_rows
+        self._most_bytes = self._settings.batch_size_bytes
+        self._tells_keys = self._settings.validate_records and tells_keys(destination)
+        self._key_of = itemgetter(*(destination.keys or ("",)))
         self._folder = folder
         self._on_open = on_open
-        self._warned: set[str] = set()
         self._received_at = 0
 
-    def write(self, message: Message) -> None:
-        """Check a record and spool it."""
+    def write(self, message: Message) -> bool:
+        """Check a record and spool it; return whether the segment has become full."""
         partial = self._partial_records
-        record, is_deletion = self._validator.check(message.record, message.number, partial=partial)
-        if undeclared := self._validator.undeclared(record):
-            self._warn(undeclared)
+        record, is_deletion = self._check(message.record, message.number, partial=partial)
         segment = self.segment or self._open()
+        if segment.keys is not None:
+            segment.keys.add(self._key_of(record))
         extra = b""
         if is_deletion or partial:
             segment.is_partial = True
@@ -78,15 +83,7 @@ class SparkDeltaSink:
             self.versions.add(message.version)
         segment.append(message.line, message.number, extra)
         self.last_line = message.number
-
-    @property
-    def is_full(self) -> bool:
-        """Say whether the open segment has reached its rows or bytes."""
-        segment = self.segment
-        return segment is not None and (
-            segment.rows >= self._settings.batch_size_rows
-            or segment.size >= self._settings.batch_size_bytes
-        )
+        return segment.rows >= self._most_rows or segment.size >= self._most_bytes
 
     @property
     def is_due(self) -> bool:
@@ -117,17 +114,19 @@ class SparkDeltaSink:
 
     def _open(self) -> Segment:
         self.segment = Segment.open(self._folder, self.destination.stream)
+        self.segment.keys = set() if self._tells_keys else None
         self._on_open(self.segment)
         return self.segment
 
-    def _warn(self, undeclared: set[str]) -> None:
-        if unknown := undeclared - self._warned:
-            self._warned |= unknown
-            logger.warning(
-                "Stream %s: left out, because its SCHEMA does not declare it: %s",
-                self.destination.stream,
-                ", ".join(sorted(unknown)),
-            )
+
+def tells_keys(destination: Destination) -> bool:
+    """Say whether two keys are the same just when Python says so: whole numbers and plain texts.
+
+    Times, for one, can be the same instant in different spellings.
+    """
+    types = [destination.declared[key].dataType for key in destination.keys]
+    plain = all(isinstance(datatype, (T.IntegralType, T.StringType)) for datatype in types)
+    return plain and not destination.appends
 
 
 def destination_of(

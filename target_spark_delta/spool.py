@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -24,9 +24,16 @@ _BUFFER_BYTES = 1 << 20
 _ids = itertools.count(1)
 
 
+def _refuse(_: bytes) -> object:
+    raise ValueError("the segment is closed")
+
+
 @dataclass(slots=True)
 class Segment:
-    """A run of one stream's records in a file of its own."""
+    """A run of one stream's records in a file of its own.
+
+    `keys` are the keys of its records, where Python can tell whether two are the same.
+    """
 
     stream: str
     path: Path
@@ -38,9 +45,11 @@ class Segment:
     has_versions: bool = False
     has_deletions: bool = False
     state: bytes | None = None
+    keys: set[Any] | None = None
     _marked_rows: int = 0
     _marked_size: int = 0
     _file: BinaryIO | None = None
+    _write: Callable[[bytes], object] = _refuse
 
     @classmethod
     def open(cls, folder: Path, stream: str) -> Segment:
@@ -48,6 +57,7 @@ class Segment:
         segment = cls(stream, folder)
         segment.path = folder / f"{segment.id}.jsonl"
         segment._file = segment.path.open("wb", buffering=_BUFFER_BYTES)
+        segment._write = segment._file.write
         return segment
 
     def append(self, line: bytes, number: int, extra: bytes = b"") -> None:
@@ -55,7 +65,7 @@ class Segment:
         if line[0] != 0x7B or line[-1] == 0x0D:
             line = line.strip()
         entry = b'{"#":%d,%b%b\n' % (number, extra, line[1:])
-        self._open_file().write(entry)
+        self._write(entry)
         self.rows += 1
         self.size += len(entry)
 
@@ -71,8 +81,9 @@ class Segment:
 
     def close(self) -> None:
         """End the file."""
-        self._open_file().close()
-        self._file = None
+        if self._file is not None:
+            self._file.close()
+        self._write = _refuse
 
     def split_at_mark(self, folder: Path) -> Segment | None:
         """Move what came after the last STATE into a new segment, and close this one."""
@@ -83,7 +94,7 @@ class Segment:
         with self.path.open("rb+") as file:
             file.seek(self._marked_size)
             while block := file.read(_BUFFER_BYTES):
-                rest._open_file().write(block)
+                rest._write(block)
             file.truncate(self._marked_size)
         rest.rows, rest.size = self.rows - self._marked_rows, self.size - self._marked_size
         rest.is_partial, rest.has_versions = self.is_partial, self.has_versions
@@ -94,11 +105,6 @@ class Segment:
     def remove(self) -> None:
         """Delete the file, once its rows are committed."""
         self.path.unlink(missing_ok=True)
-
-    def _open_file(self) -> BinaryIO:
-        if self._file is None:
-            raise ValueError(f"segment {self.id} is closed")
-        return self._file
 
 
 def carried_member(names: Iterable[str]) -> bytes:

@@ -146,8 +146,7 @@ class TargetSparkDelta(SparkPlugin, Target):
     @override
     def _process_record_message(self, message: Message) -> None:  # type: ignore[override]
         sink = self._sinks.get(message.stream) or self._sink(message)
-        sink.write(message)
-        if sink.is_full:
+        if sink.write(message):
             self._flush(sink)
 
     @override

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,8 +16,9 @@ from singer_sdk.exceptions import MissingKeyPropertiesError
 from singer_spark.errors import RecordError, SchemaError
 from singer_spark.typemap import to_spark_type
 
+logger = logging.getLogger(__name__)
+
 DELETED_AT = "_sdc_deleted_at"
-_NOTHING: set[str] = set()
 _NULL = msgspec.Raw(b"null")
 _NOT_FINITE = {"enum": ["NaN", "Infinity", "-Infinity"]}
 # These are checked by the cast into their column, which takes more spellings than RFC 3339.
@@ -42,6 +44,7 @@ class Validator:
     ) -> None:
         self._stream = stream
         self._keys = tuple(keys)
+        self._warned: set[str] = set()
         self._properties = frozenset((*schema["properties"], DELETED_AT))
         self._never_null = tuple(key for key in keys if not _nullable(schema["properties"][key]))
         rules = _rules(schema, keys) if full else {"required": list(keys)}
@@ -65,19 +68,22 @@ class Validator:
             raise RecordError(f"stream {self._stream}, line {number}: the record is no object")
         deleted_at = record.get(DELETED_AT)
         is_deletion = deleted_at is not None and deleted_at != _NULL
-        if self._full:
-            decide = self._is_valid_partially if partial or is_deletion else self._is_valid
-            if not decide(record):
-                raise self._explain(record, number, partial=partial or is_deletion)
-        else:
+        if not self._full:
             self._check_keys(record, number)
+        elif not (self._is_valid_partially if partial or is_deletion else self._is_valid)(record):
+            raise self._explain(record, number, partial=partial or is_deletion)
+        if not record.keys() <= self._properties:
+            self._warn(record)
         return record, is_deletion
 
-    def undeclared(self, record: Mapping[str, Any]) -> set[str]:
-        """Name the properties that the schema does not declare."""
-        if record.keys() <= self._properties:
-            return _NOTHING
-        return set(record) - self._properties
+    def _warn(self, record: Mapping[str, Any]) -> None:
+        if unknown := sorted(set(record) - self._properties - self._warned):
+            self._warned.update(unknown)
+            logger.warning(
+                "Stream %s: left out, because its SCHEMA does not declare it: %s",
+                self._stream,
+                ", ".join(unknown),
+            )
 
     def _check_keys(self, record: Mapping[str, Any], number: int) -> None:
         for key in self._keys:

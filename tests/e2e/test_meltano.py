@@ -57,6 +57,7 @@ def bookmarks(project):
     return json.loads(meltano(project, "state", "get", STATE_ID))["singer_state"]["bookmarks"]
 
 
+@pytest.mark.timeout(1200)  # five JVMs start one after another
 def test_the_second_run_loads_what_changed_since_the_first(project):
     meltano(project, "run", "tap-spark-source", "target-spark-delta")
 

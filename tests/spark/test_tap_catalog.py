@@ -71,7 +71,6 @@ def test_keys_are_read_even_if_deselected(config, catalog):
     entry["key_properties"] = ["id"]
     for name in ("id", "at", "nested"):
         metadata_of(entry, "properties", name)["selected"] = False
-    metadata_of(entry) | {}
     metadata_of(entry).update({"replication-method": "INCREMENTAL", "replication-key": "at"})
     output = run_tap(config, catalog=catalog)
     schema = output.of("SCHEMA", "orders")[0]
@@ -86,11 +85,9 @@ def test_a_deselected_nested_property_goes_through_the_sdk(config, catalog, capl
     ] = False
     with caplog.at_level(logging.INFO):
         output = run_tap(config, catalog=catalog)
-    assert [record["nested"] for record in output.records("orders")] == [
-        {"a": 0},
-        {"a": 1},
-        {"a": 2},
-    ]
+    nested = [record["nested"] for record in output.records("orders")]
+    assert sorted(found["a"] for found in nested) == [0, 1, 2]
+    assert all(set(found) == {"a"} for found in nested)
     assert "through the SDK" in caplog.text
 
 
@@ -120,12 +117,13 @@ def test_stream_maps_go_through_the_sdk(config, caplog):
     maps = {"stream_maps": {"orders": {"name": "name.upper()", "__else__": None, "id": "id"}}}
     with caplog.at_level(logging.INFO):
         output = run_tap({**config, **maps})
-    assert output.records("orders") == [{"name": f"N{n}", "id": n} for n in range(3)]
+    found = sorted(output.records("orders"), key=lambda record: record["id"])
+    assert found == [{"name": f"N{n}", "id": n} for n in range(3)]
     assert "orders: stream maps" in caplog.text
     assert "empty: stream maps" not in caplog.text
 
 
 def test_flattening_goes_through_the_sdk(config):
     output = run_tap({**config, "flattening_enabled": True, "flattening_max_depth": 1})
-    assert output.records("orders")[1]["nested__a"] == 1
+    assert sorted(record["nested__a"] for record in output.records("orders")) == [0, 1, 2]
     assert "nested__a" in output.of("SCHEMA", "orders")[0]["schema"]["properties"]

@@ -102,7 +102,7 @@ def test_a_table_that_is_asked_for_by_name_must_be_there(url):
 
 def test_every_type_arrives_exactly(url):
     output = run_tap({"source_url": url, "tables": ["SHOP.KINDS"]})
-    first, second = output.records()
+    first, second = sorted(output.records(), key=lambda record: record["PART"])
     assert first == {
         "ID": 9223372036854775807,
         "PART": "abc",

@@ -90,3 +90,16 @@ def test_commands_exist():
     listed = CliRunner().invoke(main, ["--help"]).output
     for command in re.findall(r"`?singer-spark ([a-z]+)", README):
         assert re.search(rf"^  {command} ", listed, re.MULTILINE), command
+
+
+@pytest.mark.parametrize("package", ["singer_spark", "tap_spark_source", "target_spark_delta"])
+def test_every_module_has_its_place_in_the_architecture(package):
+    page = (docs.ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = page.split(f"**{package}**")[1].split("\n\n")[1]
+    told = re.findall(r"`(\w+)/?`", "".join(re.findall(r"^\|(.*?)\|", section, re.MULTILINE)))
+    found = {path.stem for path in (docs.ROOT / package).glob("[!_]*") if is_module(path)}
+    assert sorted(told) == sorted(found)
+
+
+def is_module(path):
+    return path.suffix == ".py" or (path / "__init__.py").exists()

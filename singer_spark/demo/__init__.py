@@ -1,0 +1,111 @@
+"""The embedded example: a shop in a database, loaded into Delta tables, changed, loaded again.
+
+Only one process can have the database open, so each step waits for the one before it to end.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from singer_spark import jars
+from singer_spark.demo.lake import Row, format_table, read_rows
+from singer_spark.demo.shop import change_shop, make_shop, write_pipeline
+from singer_spark.errors import SettingsError, SingerSparkError
+from singer_spark.pipeline import load_pipeline
+from singer_spark.runner import run_pipeline
+
+HOW_READ = {
+    "SHOP-CUSTOMERS": "by UPDATED_AT, from the last bookmark on (inclusive)",
+    "SHOP-ORDERS": "by UPDATED_AT, likewise",
+    "SHOP-PRODUCTS": "in full: a read by time cannot see a deleted row",
+}
+ROWS_AT_THE_END = {"SHOP_CUSTOMERS": 41, "SHOP_ORDERS": 1002, "SHOP_PRODUCTS": 5}
+
+
+def run_demo(directory: Path | None) -> None:
+    """Make the shop, load it, change it, load the change, show the tables.
+
+    Args:
+        directory: A new or empty folder, in which everything stays; else a temporary one.
+    """
+    # The demo tells the story; what tap and target log would drown it.
+    os.environ.setdefault("LOGLEVEL", "WARNING")
+    if directory is None:
+        with TemporaryDirectory(prefix="singer-spark-demo-") as folder:
+            _tell(Path(folder))
+        click.echo("The folder is removed. To keep one: singer-spark demo --directory shop-demo")
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise SettingsError(f"--directory {directory}: the folder is not empty; name a new one")
+    _tell(directory.absolute())
+    file = shlex.quote(str(directory / "pipelines" / "shop.yml"))
+    click.echo("All of it stays. Try next:")
+    click.echo(f"  singer-spark run {file}   # finds next to nothing new")
+    click.echo(f"  cat {file}   # point a copy at a database of yours")
+
+
+def _tell(folder: Path) -> None:
+    click.echo(f"A shop's database, loaded into Delta tables by two runs, in {folder}")
+    click.echo(f"(Delta's jars, 13 MB, are fetched once and kept in {jars.cache_folder()})\n")
+    jars.resolve([jars.DELTA])
+
+    click.echo("1. Make the shop, an embedded Apache Derby database: shop/")
+    make_shop(folder)
+    pipeline = write_pipeline(folder)
+
+    click.echo(f"\n2. First run: singer-spark run {pipeline.relative_to(folder)}")
+    first = _run(pipeline)
+
+    click.echo("\n3. Change the shop: 3 orders paid, 2 orders and 1 customer added, 1 e-mail")
+    click.echo("   removed, 1 price raised, 1 product deleted")
+    change_shop(folder)
+
+    click.echo("\n4. Second run, the same command: it starts from the state of the first")
+    second = _run(pipeline)
+
+    click.echo("\n5. Records read")
+    _show(
+        [
+            {"stream": name, "first run": first[name], "second run": second[name], "read": how}
+            for name, how in HOW_READ.items()
+        ]
+    )
+    _show_lake(folder / "lake")
+
+
+def _run(pipeline: Path) -> Mapping[str, int]:
+    """Do what `singer-spark run` does; return the records by stream."""
+    began = time.monotonic()
+    result = run_pipeline(load_pipeline(pipeline), report=lambda text: click.echo(f"   {text}"))
+    records, seconds = sum(result.records.values()), time.monotonic() - began
+    click.echo(f"   Done! {records} records in {seconds:.0f} s")
+    return result.records
+
+
+def _show_lake(lake: Path) -> None:
+    click.echo("6. Rows of the Delta tables, read from their files: lake/")
+    tables = {name: read_rows(lake / name) for name in ROWS_AT_THE_END}
+    for name, columns, keys in (
+        ("SHOP_CUSTOMERS", ("ID", "NAME", "EMAIL", "BORN_ON", "UPDATED_AT"), (2, 3, 41)),
+        ("SHOP_ORDERS", ("ID", "SKU", "AMOUNT", "IS_PAID", "UPDATED_AT"), (1, 2, 1002)),
+        ("SHOP_PRODUCTS", ("SKU", "PRICE", "WEIGHT_KG", "_sdc_deleted_at"), None),
+    ):
+        chosen = [row for row in tables[name] if keys is None or row[columns[0]] in keys]
+        click.echo(f"   {name}, {len(chosen)} of {len(tables[name])} rows")
+        _show([{column: row[column] for column in columns} for row in chosen])
+    if {name: len(rows) for name, rows in tables.items()} != ROWS_AT_THE_END:
+        raise SingerSparkError(f"the tables in {lake} do not hold what the shop holds")
+
+
+def _show(rows: list[Row]) -> None:
+    for line in format_table(rows):
+        click.echo(f"   {line}")
+    click.echo()

@@ -1,0 +1,19 @@
+"""Sources: one class per kind, chosen by the scheme of source_url."""
+
+from __future__ import annotations
+
+from singer_spark.session import open_session
+from tap_spark_source.settings import Settings
+from tap_spark_source.sources.base import Bounds, Source, source_errors
+from tap_spark_source.sources.files import FileSource
+from tap_spark_source.sources.jdbc import JdbcSource
+
+__all__ = ["Bounds", "Source", "open_source", "source_errors"]
+
+
+def open_source(settings: Settings) -> Source:
+    """Start Spark, if it does not run yet, and return the source."""
+    spark = open_session(settings.spark, urls=[settings.url])
+    if settings.kind == "jdbc":
+        return JdbcSource(spark, settings)
+    return FileSource(spark, settings)

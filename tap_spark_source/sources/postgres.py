@@ -1,0 +1,152 @@
+"""PostgreSQL: every type that Spark's JDBC reader would bend is read as what it is."""
+
+from __future__ import annotations
+
+import re
+
+from typing_extensions import override
+
+from tap_spark_source.sources.base import OUT_OF_RANGE
+from tap_spark_source.sources.dialect import (
+    DECIMAL_HINT,
+    PLAIN,
+    Dialect,
+    Reading,
+    Row,
+)
+from tap_spark_source.table import Column
+
+_NATIVE = re.compile(r"(?P<name>[^(\[]+)(?:\((?P<args>[^)]*)\))?(?P<tail>[^(\[]*)(?P<array>\[\])?")
+# Types that Spark reads as they are, alone and in arrays; all others travel as text.
+_EXACT = {
+    "boolean",
+    "smallint",
+    "integer",
+    "bigint",
+    "real",
+    "double precision",
+    "text",
+    "character varying",
+    "character",
+    "bytea",
+    "uuid",
+}
+_RANGES = {
+    "date": ("date", "'0001-01-01'", "'9999-12-31'"),
+    "timestamp without time zone": (
+        "timestamp",
+        "'0001-01-01 00:00:00'",
+        "'9999-12-31 23:59:59.999999'",
+    ),
+    "timestamp with time zone": (
+        "timestamptz",
+        "'0001-01-01 00:00:00+00'",
+        "'9999-12-31 23:59:59.999999+00'",
+    ),
+}
+
+
+class Postgres(Dialect):
+    """PostgreSQL, through pg_catalog."""
+
+    label = "({schema} || '.' || {table})"
+
+    @override
+    def connection(self) -> dict[str, str]:
+        return {"ApplicationName": "tap-spark-source"}
+
+    @override
+    def literal(self, column: Column, value: str) -> str:
+        """A quoted text takes the type of the column that it is compared with."""
+        del column
+        return self.text(value)
+
+    @override
+    def columns_query(self, wanted: str) -> str:
+        # The parts of a partitioned table are read through their parent.
+        return f"""
+            select n.nspname as s, c.relname as t,
+                   case when c.relkind in ('v', 'm') then 'VIEW' else 'TABLE' end as kind,
+                   a.attname as c, a.attnum as pos, a.attndims as dims,
+                   format_type(a.atttypid, a.atttypmod) as native,
+                   case when y.typtype = 'd' then format_type(y.typbasetype, y.typtypmod)
+                        else format_type(a.atttypid, a.atttypmod) end as base
+            from pg_catalog.pg_class c
+            join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+            join pg_catalog.pg_attribute a on a.attrelid = c.oid
+            join pg_catalog.pg_type y on y.oid = a.atttypid
+            where c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition
+              and a.attnum > 0 and not a.attisdropped and n.nspname !~ '^pg_(toast|temp)'
+              and has_table_privilege(c.oid, 'select')
+              and {self.condition(wanted, "n.nspname", "c.relname")}"""
+
+    @override
+    def keys_query(self, wanted: str) -> str:
+        return f"""
+            select n.nspname as s, c.relname as t, a.attname as c,
+                   array_position(x.conkey, a.attnum) as pos
+            from pg_catalog.pg_constraint x
+            join pg_catalog.pg_class c on c.oid = x.conrelid
+            join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+            join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum = any(x.conkey)
+            where x.contype = 'p' and {self.condition(wanted, "n.nspname", "c.relname")}"""
+
+    @override
+    def reading(self, row: Row) -> Reading:
+        match = _NATIVE.fullmatch(str(row["base"]))
+        if match is None:
+            return Reading("cast({} as text)")
+        kind = (match["name"] + match["tail"]).strip()
+        if match["array"]:
+            return _array(kind, match["args"], int(row["dims"] or 0))
+        return _scalar(kind, match["args"])
+
+
+def _scalar(kind: str, args: str | None) -> Reading:
+    if kind in _RANGES:
+        return Reading(_guarded(kind))
+    if kind in _EXACT or _is_exact_numeric(kind, args) or (kind, args) == ("bit", "1"):
+        return PLAIN
+    if kind == "inet":
+        return PLAIN  # a text as well, but a cast would add the length of the mask
+    if kind == "numeric":
+        return Reading("cast({} as text)", hint=DECIMAL_HINT)
+    if kind == "time without time zone":
+        return Reading("to_char({}, 'HH24:MI:SS.US')")
+    if kind == "oid":
+        return Reading("cast({} as bigint)")
+    return Reading("cast({} as text)")
+
+
+def _array(kind: str, args: str | None, dimensions: int) -> Reading:
+    exact = kind in _EXACT or _is_exact_numeric(kind, args)
+    if exact and dimensions:
+        return PLAIN
+    if kind in _RANGES and dimensions == 1:
+        return Reading(_guarded_array(kind))
+    return Reading("cast({} as text[])" if dimensions == 1 else "cast({} as text)")
+
+
+def _is_exact_numeric(kind: str, args: str | None) -> bool:
+    """Say whether a numeric fits Spark's decimals; without precision it has no bounds."""
+    if kind != "numeric" or not args:
+        return False
+    precision, scale = (int(part) for part in args.split(","))
+    return precision <= 38 and 0 <= scale <= precision
+
+
+def _guarded(kind: str) -> str:
+    """Refuse infinity and far years, which the driver turns into other dates."""
+    name, first, last = _RANGES[kind]
+    return (
+        f"case when {{}} is null or {{}} between {first} and {last} then {{}} "
+        f"else cast(cast({{}} as text) || ' {OUT_OF_RANGE}' as {name}) end"
+    )
+
+
+def _guarded_array(kind: str) -> str:
+    name, first, last = _RANGES[kind]
+    return (
+        f"case when exists (select 1 from unnest({{}}) e where e not between {first} and {last}) "
+        f"then cast(array[cast({{}} as text) || ' {OUT_OF_RANGE}'] as {name}[]) else {{}} end"
+    )

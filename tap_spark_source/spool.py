@@ -1,0 +1,94 @@
+"""Lines that Spark writes into files on this machine, handed out while it still writes.
+
+A file is complete when the same task began the next one, or when the task has committed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_FILE_ROWS = 20_000
+_BLOCK_BYTES = 2**20
+_POLL_SECONDS = 0.05
+_PART = re.compile(r"(part-\d+-.*-c)(\d+)\.txt")
+
+
+def spooled_blocks(lines: DataFrame) -> Iterator[bytes]:
+    """Yield the lines, each with its line end, in blocks of bytes."""
+    with tempfile.TemporaryDirectory(
+        prefix="tap-spark-source-", ignore_cleanup_errors=True
+    ) as scratch:
+        folder = Path(scratch) / "lines"
+        writer = _Writer(lines, folder)
+        writer.start()
+        given: set[str] = set()
+        while True:
+            is_last = not writer.is_alive()
+            for path in _complete(folder, given):
+                yield from _blocks(path, given)
+            if is_last:
+                break
+            writer.join(_POLL_SECONDS)
+        if writer.error is not None:
+            raise writer.error
+
+
+class _Writer(threading.Thread):
+    """Runs the Spark job beside the copying; its error is raised by the one who waits."""
+
+    def __init__(self, lines: DataFrame, folder: Path) -> None:
+        super().__init__(name="spool", daemon=True)
+        self._lines = lines
+        self._folder = folder
+        self.error: BaseException | None = None
+
+    @override
+    def run(self) -> None:
+        """Write the lines; a task's files reach the folder when the task commits."""
+        writer = self._lines.write.option("maxRecordsPerFile", _FILE_ROWS)
+        writer = writer.option("mapreduce.fileoutputcommitter.algorithm.version", 2)
+        try:
+            writer.text(self._folder.as_uri())
+        except BaseException as error:  # noqa: BLE001 - handed over, not swallowed
+            self.error = error
+
+
+def _complete(folder: Path, given: set[str]) -> list[Path]:
+    """List the files that no task writes to any more."""
+    tasks = defaultdict(list)
+    # Not Path.glob, which fails where a folder vanishes under it.
+    for parent, _, names in os.walk(folder):
+        for match in filter(None, map(_PART.fullmatch, names)):
+            tasks[match[1]].append((int(match[2]), Path(parent) / match[0]))
+    complete = []
+    for files in tasks.values():
+        newest = max(number for number, _ in files)
+        for number, path in sorted(files):
+            is_closed = number < newest or path.parent == folder
+            if is_closed and path.name not in given:
+                complete.append(path)
+    return complete
+
+
+def _blocks(path: Path, given: set[str]) -> Iterator[bytes]:
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return  # just moved by its task's commit; the next look finds it there
+    with file:
+        given.add(path.name)
+        while block := file.read(_BLOCK_BYTES):
+            yield block
+    path.unlink(missing_ok=True)

@@ -1,0 +1,80 @@
+"""What a source says of its tables; pure values that every later module passes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+# Types that have a smallest and a largest value, and a text that compares the same everywhere.
+_ORDERABLE = ("tinyint", "smallint", "int", "bigint", "decimal", "date", "timestamp")
+_TIME = ("date", "timestamp", "timestamp_ntz")
+_NUMBER = ("tinyint", "smallint", "int", "bigint")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column: its Spark type, its JSON Schema, and how its source must be asked for it.
+
+    `read` is what a database selects in its place, `parse` what Spark then makes of that; both
+    are there for types that a plain read would bend.
+    """
+
+    name: str
+    datatype: str
+    schema: Mapping[str, Any]
+    native: str = ""
+    read: str | None = None
+    parse: str | None = None
+
+    @property
+    def is_time(self) -> bool:
+        """Say whether the values are points in time."""
+        return self.datatype in _TIME
+
+    @property
+    def is_integer(self) -> bool:
+        """Say whether the values are whole numbers of at most 64 bits."""
+        return self.datatype in _NUMBER
+
+    @property
+    def is_number(self) -> bool:
+        """Say whether the values are exact numbers."""
+        return self.is_integer or self.datatype.startswith("decimal")
+
+    @property
+    def is_orderable(self) -> bool:
+        """Say whether the column is offered as a replication key."""
+        return self.datatype.startswith(_ORDERABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One table or view of a source, and the stream it becomes."""
+
+    stream: str
+    name: str
+    schema: str | None = None
+    columns: tuple[Column, ...] = ()
+    keys: tuple[str, ...] = ()
+    is_view: bool = False
+
+    @property
+    def label(self) -> str:
+        """Name the table as the source does."""
+        return f"{self.schema}.{self.name}" if self.schema else self.name
+
+    def column(self, name: str) -> Column | None:
+        """Return the column of that name, if there is one."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+def is_wanted(label: str, patterns: Iterable[str]) -> bool:
+    """Say whether one of the shell patterns asks for the table."""
+    return any(fnmatchcase(label, pattern) for pattern in patterns)
+
+
+def is_name(pattern: str) -> bool:
+    """Say whether a pattern is a plain name, so that nothing needs to be listed."""
+    return not set("*?[") & set(pattern)

@@ -1,0 +1,135 @@
+"""The tap as the SDK and the command line know it."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import click
+from singer_sdk import Tap
+from singer_sdk.helpers.capabilities import PluginCapabilities
+from singer_sdk.plugin_base import _ConfigInput
+from singer_sdk.singerlib import Catalog
+from typing_extensions import override
+
+from singer_spark.errors import SettingsError, StateError
+from singer_spark.plugin import SparkPlugin, read_json_object
+from singer_spark.session import open_session
+from tap_spark_source.catalog import read_catalog
+from tap_spark_source.settings import CONFIG_JSONSCHEMA, Settings, source_problems
+from tap_spark_source.sources import Source, open_source
+from tap_spark_source.stream import SparkStream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class TapSparkSource(SparkPlugin, Tap):
+    """Singer tap that reads databases and lakes with Apache Spark."""
+
+    name = "tap-spark-source"
+    config_jsonschema: ClassVar[dict[str, Any]] = CONFIG_JSONSCHEMA
+    dynamic_catalog = True
+    capabilities: ClassVar[list[Any]] = [
+        capability for capability in Tap.capabilities if capability != PluginCapabilities.BATCH
+    ]
+
+    def __init__(self, *, catalog: Catalog | dict[str, Any] | None = None, **options: Any) -> None:
+        if isinstance(catalog, dict) and not isinstance(catalog, Catalog):
+            catalog = read_catalog(catalog)
+        super().__init__(catalog=catalog, **options)
+
+    @override
+    @classmethod
+    def settings_problems(cls, config: Mapping[str, Any]) -> list[str]:
+        return super().settings_problems(config) + source_problems(config)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What the tap was asked to do."""
+        return Settings.from_config(self.config)
+
+    @cached_property
+    def source(self) -> Source:
+        """The source; Spark starts here."""
+        return open_source(self.settings)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that the source runs in."""
+        return open_session(self.settings.spark, urls=[self.settings.url])
+
+    @property
+    @override
+    def catalog(self) -> Catalog:
+        # The SDK discovers the whole source where the given catalog is empty.
+        return self._singer_catalog if self.input_catalog is None else self.input_catalog
+
+    @override
+    def discover_streams(self) -> Sequence[SparkStream]:
+        """Return the streams of the catalog, or without one those of the source."""
+        if self.input_catalog is not None:
+            return [SparkStream(self, entry=entry) for entry in self.input_catalog.streams]
+        tables = self.source.discover()
+        if not tables:
+            self.logger.warning("No table of the source matches the setting tables")
+        return [SparkStream(self, table=table) for table in tables]
+
+    @override
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take over the state as it is; what it holds beside bookmarks survives."""
+        bookmarks = {} if state.get("bookmarks") is None else state["bookmarks"]
+        if not isinstance(bookmarks, dict):
+            raise StateError("the state's bookmarks must be a JSON object, by stream")
+        for stream, value in bookmarks.items():
+            if not isinstance(value, dict):
+                raise StateError(f"{stream}: the bookmark must be a JSON object; correct the state")
+        # In place: the streams hold this very dictionary.
+        kept: dict[str, Any] = cast("dict[str, Any]", self.state)
+        kept |= copy.deepcopy({**state, "bookmarks": bookmarks} if state else {})
+
+    # Command line
+
+    @override
+    @classmethod
+    def invoke(  # type: ignore[override]
+        cls,
+        *,
+        about: bool = False,
+        about_format: str | None = None,
+        config: _ConfigInput | None = None,
+        state: str | None = None,
+        catalog: str | None = None,
+    ) -> None:
+        """Sync, with the state and the catalog of the named files."""
+        if about:
+            cls.print_about(about_format)
+            sys.exit(0)
+        config = config or _ConfigInput()
+        tap = cls(
+            config=config.config,
+            state=_read_state(state) if state else None,
+            catalog=read_json_object(catalog, "catalog") if catalog else None,
+            parse_env_config=config.parse_env,
+        )
+        tap.sync_all()
+
+    @override
+    @classmethod
+    def get_singer_command(cls) -> click.Command:
+        command = super().get_singer_command()
+        for option in command.params:
+            # The SDK would open the files itself, and end with another code where it cannot.
+            if option.name in ("state", "catalog"):
+                option.type = click.STRING
+        return command
+
+
+def _read_state(name: str) -> dict[str, Any]:
+    try:
+        return read_json_object(name, "state")
+    except SettingsError as error:
+        raise StateError(error.message) from error
