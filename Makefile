@@ -35,6 +35,7 @@ check: $(READY) ## lint, types, import contracts
 fmt: $(READY) ## format the code, rewrite the generated tables
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	$(BIN)/python -m tools.docs --write
 
 bench: $(READY) ## measure speed and memory
 	$(BIN)/python -m benchmarks

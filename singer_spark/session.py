@@ -156,6 +156,8 @@ def _tuning(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.maxResultSize": "0",
+        # Unused by tables at paths, yet Spark would make it in the working folder.
+        "spark.sql.warehouse.dir": (Path(tempfile.gettempdir()) / "spark-warehouse").as_uri(),
     }
     if settings.is_local:
         cores = str(os.cpu_count() or 2)

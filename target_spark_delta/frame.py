@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -12,7 +11,14 @@ from pyspark.sql import types as T
 from pyspark.sql.window import Window
 
 from singer_spark.names import literal, quote
-from target_spark_delta.spool import CARRIED, LINE_NUMBER, RECEIVED, Segment
+from target_spark_delta.spool import (
+    CARRIED,
+    LINE_NUMBER,
+    RECEIVED,
+    KeyFacts,
+    Range,
+    Segment,
+)
 from target_spark_delta.validation import DELETED_AT
 from target_spark_delta.values import typed, wire_type
 
@@ -120,23 +126,6 @@ def _columns(fields: Sequence[T.StructField], shape: Shape) -> dict[str, str]:
     return columns
 
 
-class Range(NamedTuple):
-    """The values of one key column in a batch, as text."""
-
-    low: str | None
-    high: str | None
-    nulls: int
-
-
-@dataclass(frozen=True, slots=True)
-class KeyFacts:
-    """What one pass over the keys of a batch tells."""
-
-    rows: int
-    keys: int
-    ranges: Mapping[str, Range]
-
-
 def key_facts(rows: DataFrame, keys: Sequence[str]) -> KeyFacts:
     """Count the rows and the different keys, and find the range of each key that has an order."""
     ordered = [key for key in keys if isinstance(rows.schema[key].dataType, _ORDERED)]
@@ -149,30 +138,6 @@ def key_facts(rows: DataFrame, keys: Sequence[str]) -> KeyFacts:
     total, distinct, *values = (column[0].as_py() for column in table.columns)
     ranges = {key: Range(*values[3 * i : 3 * i + 3]) for i, key in enumerate(ordered)}
     return KeyFacts(total or 0, distinct, ranges)
-
-
-def told_facts(segment: Segment, names: Sequence[str]) -> KeyFacts | None:
-    """Return the same from the keys that were noted while spooling, if they were."""
-    if segment.keys is None:
-        return None
-    keys = segment.keys
-    columns: list[Collection[Any]] = (
-        [keys] if len(names) == 1 else list(map(set, zip(*keys, strict=True)))
-    )
-    ranges = {name: _range_of(column) for name, column in zip(names, columns, strict=True)}
-    return KeyFacts(segment.rows, len(keys), ranges)
-
-
-def _range_of(values: Collection[Any]) -> Range:
-    present = [value for value in values if value is not None]
-    nulls = len(values) - len(present)
-    if not present:
-        return Range(None, None, nulls)
-    low, high = (
-        value if isinstance(value, str) else str(int(value))
-        for value in (min(present), max(present))
-    )
-    return Range(low, high, nulls)
 
 
 def latest_per_key(rows: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -24,7 +24,6 @@ from target_spark_delta.frame import (
     key_facts,
     latest_per_key,
     read_segment,
-    told_facts,
 )
 from target_spark_delta.merge import Commit, Upsert
 from target_spark_delta.settings import Settings
@@ -85,7 +84,7 @@ def _write(
     if destination.appends:
         merge.append(destination.table, rows.select(*quoted))
         return
-    facts = told_facts(segment, destination.keys) or key_facts(rows, destination.keys)
+    facts = segment.facts or key_facts(rows, destination.keys)
     if segment.is_partial:
         rows = folded_per_key(rows, destination.keys, shape)
     elif facts.keys < facts.rows:

@@ -16,7 +16,8 @@ from pyspark.storagelevel import StorageLevel
 from singer_spark.errors import TransientError
 from singer_spark.names import literal, quote
 from singer_spark.session import SPARK_ERRORS
-from target_spark_delta.frame import TABLE_VERSION, Range
+from target_spark_delta.frame import TABLE_VERSION
+from target_spark_delta.spool import Range
 from target_spark_delta.table import Table
 from target_spark_delta.validation import DELETED_AT
 

@@ -64,14 +64,14 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
     th.Property(
         "batch_size_rows",
         th.IntegerType(minimum=1),
-        default=500_000,
+        default=1_000_000,
         title="Batch rows",
         description="A batch is merged when it has this many rows.",
     ),
     th.Property(
         "batch_size_bytes",
         th.IntegerType(minimum=1),
-        default=268_435_456,
+        default=536_870_912,
         title="Batch bytes",
         description="A batch is merged when it has this many bytes.",
     ),

@@ -103,6 +103,7 @@ class SparkDeltaSink:
             return None
         if at_end or not self.destination.appends:
             segment.close()
+            segment.note_facts(self.destination.keys)
             self.segment = None
         elif not segment.is_marked:
             return None

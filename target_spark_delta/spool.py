@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,23 @@ RECEIVED = "@"
 
 _BUFFER_BYTES = 1 << 20
 _ids = itertools.count(1)
+
+
+class Range(NamedTuple):
+    """The values of one key column in a batch, as text."""
+
+    low: str | None
+    high: str | None
+    nulls: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFacts:
+    """What is known of the keys of a batch."""
+
+    rows: int
+    keys: int
+    ranges: Mapping[str, Range]
 
 
 def _refuse(_: bytes) -> object:
@@ -46,6 +63,7 @@ class Segment:
     has_deletions: bool = False
     state: bytes | None = None
     keys: set[Any] | None = None
+    facts: KeyFacts | None = None
     _marked_rows: int = 0
     _marked_size: int = 0
     _file: BinaryIO | None = None
@@ -102,9 +120,35 @@ class Segment:
         self.rows, self.size = self._marked_rows, self._marked_size
         return rest
 
+    def note_facts(self, names: Sequence[str]) -> None:
+        """Sum up the keys, which take memory, in what a merge needs to know of them."""
+        if self.keys is not None:
+            self.facts = _facts_of(self.rows, self.keys, names)
+            self.keys = None
+
     def remove(self) -> None:
         """Delete the file, once its rows are committed."""
         self.path.unlink(missing_ok=True)
+
+
+def _facts_of(rows: int, keys: set[Any], names: Sequence[str]) -> KeyFacts:
+    columns: list[Collection[Any]] = (
+        [keys] if len(names) == 1 else list(map(set, zip(*keys, strict=True)))
+    )
+    ranges = {name: _range_of(column) for name, column in zip(names, columns, strict=True)}
+    return KeyFacts(rows, len(keys), ranges)
+
+
+def _range_of(values: Collection[Any]) -> Range:
+    present = [value for value in values if value is not None]
+    nulls = len(values) - len(present)
+    if not present:
+        return Range(None, None, nulls)
+    low, high = (
+        value if isinstance(value, str) else str(int(value))
+        for value in (min(present), max(present))
+    )
+    return Range(low, high, nulls)
 
 
 def carried_member(names: Iterable[str]) -> bytes:
