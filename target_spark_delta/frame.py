@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -23,6 +24,7 @@ from target_spark_delta.validation import DELETED_AT
 from target_spark_delta.values import typed, wire_type
 
 _CORRUPT = "!"
+_PIECE_BYTES = 64 * 2**20
 _ORDERED = (T.IntegralType, T.DecimalType, T.StringType, T.DateType, T.TimestampType)
 # A record whose shape is another than declared, such as a number in an array's place.
 _IS_SOUND = (
@@ -71,8 +73,17 @@ class Shape:
         return [*self.declared.names, *self.metadata]
 
 
-def read_segment(spark: SparkSession, segment: Segment, shape: Shape) -> DataFrame:
-    """Read a segment into the table's types; a value that does not fit raises an error."""
+def read_segment(
+    spark: SparkSession, segment: Segment, shape: Shape, *, staging: str | None = None
+) -> DataFrame:
+    """Read a segment into the table's types; a value that does not fit raises an error.
+
+    Args:
+        spark: The session.
+        segment: What is read.
+        shape: Its columns.
+        staging: A folder that driver and executors share, where they do not share this disk.
+    """
     fields = [*shape.declared.fields]
     if DELETED_AT in shape.metadata:
         fields.append(T.StructField(DELETED_AT, T.TimestampType()))
@@ -93,13 +104,33 @@ def read_segment(spark: SparkSession, segment: Segment, shape: Shape) -> DataFra
         .option("lineSep", "\n")
         .option("maxStringLen", str(2**31 - 1))
         .option("maxNestingDepth", "2000")
-        .json(str(segment.path))
+        .json(_path_for_spark(spark, segment, staging))
     )
     return lines.where(_IS_SOUND).selectExpr(
         quote(LINE_NUMBER),
         quote(CARRIED),
         *(f"{sql} as {quote(name)}" for name, sql in _columns(fields, shape).items()),
     )
+
+
+def _path_for_spark(spark: SparkSession, segment: Segment, staging: str | None) -> str:
+    """Return where Spark finds the lines: on this disk, or sent as Arrow to where it can read."""
+    if staging is None:
+        return str(segment.path)
+    place = f"{staging}/{segment.id}"
+    with segment.path.open("rb") as file:
+        while lines := file.readlines(_PIECE_BYTES):
+            texts = pa.array([line[:-1] for line in lines], pa.binary()).cast(pa.string())
+            piece = spark.createDataFrame(pa.table({"value": texts}))
+            piece.write.mode("append").text(place)
+    return place
+
+
+def empty_staging(spark: SparkSession, segment: Segment, staging: str | None) -> None:
+    """Remove the lines that were sent, once their rows are committed."""
+    if staging is not None:
+        nothing = spark.createDataFrame([], "value string")
+        nothing.write.mode("overwrite").text(f"{staging}/{segment.id}")
 
 
 def _columns(fields: Sequence[T.StructField], shape: Shape) -> dict[str, str]:

@@ -20,6 +20,7 @@ from target_spark_delta.frame import (
     METADATA,
     TABLE_VERSION,
     Shape,
+    empty_staging,
     folded_per_key,
     key_facts,
     latest_per_key,
@@ -44,6 +45,12 @@ class Destination:
     appends: bool
     allow_rewrite: bool
     settings: Settings
+
+    @property
+    def staging(self) -> str | None:
+        """Return where records wait that Spark cannot read from this machine's disk."""
+        settings = self.settings
+        return None if settings.spark.is_local else f"{settings.path}/_singer_spark/spool"
 
     @property
     def removes(self) -> bool:
@@ -72,6 +79,7 @@ def load_segment(
             batched_at=utc_now(),
         )
         _write(spark, destination, segment, shape, is_new=before is None)
+        empty_staging(spark, segment, destination.staging)
 
 
 def _write(
@@ -80,7 +88,7 @@ def _write(
     known = {name.lower() for name in shape.table.names}
     columns = [name for name in shape.columns if name.lower() in known]
     quoted = [quote(name) for name in columns]
-    rows = read_segment(spark, segment, shape)
+    rows = read_segment(spark, segment, shape, staging=destination.staging)
     if destination.appends:
         merge.append(destination.table, rows.select(*quoted))
         return

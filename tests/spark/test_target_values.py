@@ -10,6 +10,8 @@ from pyspark.sql import types as T
 
 from singer_spark.errors import RecordError
 from singer_spark.typemap import to_json_schema
+from target_spark_delta import frame
+from target_spark_delta.load import Destination
 from target_spark_delta.values import _scalar
 from tests.support.singer import record, schema
 
@@ -230,3 +232,15 @@ def test_every_spark_type_goes_through_its_json_schema_unchanged(lake):
         "m": [("k", Decimal("1.5"))],
         "st": {"odd name": dt.date(2024, 5, 6)},
     }
+
+
+def test_segments_reach_a_spark_that_does_not_share_this_disk(lake, monkeypatch):
+    staging = lake.root / "_singer_spark" / "spool"
+    monkeypatch.setattr(Destination, "staging", property(lambda _: staging.as_uri()))
+    monkeypatch.setattr(frame, "_PIECE_BYTES", 200)
+    properties = {"id": {"type": "integer"}, "free": {"type": "object"}}
+    raw = '{"type":"RECORD","stream":"s","record":{"id":%d,"free":{"é":1.10}}}\n'
+    lake.load(schema("s", properties, ["id"]), *(raw % number for number in range(20)))
+    assert [row["id"] for row in lake.rows("s")] == list(range(20))
+    assert {row["free"] for row in lake.rows("s")} == {'{"é":1.10}'}
+    assert not any(path.stat().st_size for path in staging.rglob("*.txt")), "and removed"
