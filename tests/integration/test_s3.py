@@ -25,7 +25,7 @@ source:
     spark_conf: {spark_conf}
     stream_options:
       orders: {{key_properties: [id], replication_key: updated_at}}
-destination: {{bucket: "s3://lake", path: bronze}}
+destination: {{bucket: "s3://shop-lake", path: bronze}}
 """
 
 
@@ -43,7 +43,7 @@ def test_a_pipeline_keeps_tables_and_state_in_a_bucket(endpoint, tmp_path, monke
         monkeypatch.setenv(name, value)
     s3 = boto3.client("s3")
     s3.create_bucket(
-        Bucket="lake", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
+        Bucket="shop-lake", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
     )
     orders = tmp_path / "shop" / "orders"
     orders.mkdir(parents=True)
@@ -63,10 +63,12 @@ def test_a_pipeline_keeps_tables_and_state_in_a_bucket(endpoint, tmp_path, monke
     assert "Incremental mode (using previous checkpoint)" in second.stdout
     assert "Done! 2 records in 1 stream(s)" in second.stdout, "one new, one at the bookmark"
 
-    body = s3.get_object(Bucket="lake", Key="bronze/.singer-spark/state/shop/state.json")["Body"]
+    body = s3.get_object(Bucket="shop-lake", Key="bronze/.singer-spark/state/shop/state.json")[
+        "Body"
+    ]
     bookmark = json.load(body)["bookmarks"]["orders"]
     assert bookmark["replication_key_value"] == "2024-01-03T00:00:00.000000+00:00"
     options = {"aws_endpoint": endpoint, "aws_allow_http": "true"}
-    table = DeltaTable("s3://lake/bronze/orders", storage_options=options)
+    table = DeltaTable("s3://shop-lake/bronze/orders", storage_options=options)
     assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3]
     assert "the-secret" not in first.stderr + first.stdout
