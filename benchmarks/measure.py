@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+_RECORD = b'"RECORD"'
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -47,9 +49,10 @@ def run(arguments: list[str], *, source: Path | None = None, records: int = 0) -
     ) as process:
         watch = _Watch(process.pid)
         log = _Drain(process.stderr)
-        counted, first = 0, 0.0
+        counted, first, rest = 0, 0.0, b""
         while block := process.stdout.read1(1 << 20):
-            counted += block.count(b'"RECORD"')
+            counted += (rest + block).count(_RECORD)
+            rest = block[1 - len(_RECORD) :]
             first = first or (time.monotonic() - start if counted else 0.0)
         code = process.wait()
         peak = watch.stop()

@@ -40,6 +40,8 @@ _session: SparkSession | None = None
 _FIXED_CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
+    # A text such as ${x} in a value is a value.
+    "spark.sql.variable.substitute": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 _DELTA_CONF = {

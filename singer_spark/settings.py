@@ -55,6 +55,7 @@ _REFUSED_CONF = {
     "spark.sql.catalog.spark_catalog": "Delta's catalog is always set",
     "spark.sql.session.timeZone": "times are handled in UTC",
     "spark.sql.ansi.enabled": "without ANSI mode Spark bends values silently",
+    "spark.sql.variable.substitute": "it would rewrite values that look like variables",
     "spark.sql.parquet.outputTimestampType": "other types lose microseconds or years",
     "spark.databricks.delta.commitInfo.userMetadata": "commits carry the run and its state",
     "spark.jars": "use spark_jars",

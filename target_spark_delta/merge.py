@@ -222,8 +222,8 @@ def _key_bounds(batch: Upsert) -> str:
         conditions = [f"{column} is null"] if nulls else []
         if low is not None:
             conditions.append(
-                f"{column} between cast({literal(low)} as {datatype}) "
-                f"and cast({literal(str(high))} as {datatype})"
+                f"{column} between try_cast({literal(low)} as {datatype}) "
+                f"and try_cast({literal(str(high))} as {datatype})"
             )
         bounds.append(f"({' or '.join(conditions)})")
     return " and ".join(bounds)

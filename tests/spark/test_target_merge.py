@@ -306,3 +306,22 @@ def test_keys_can_be_set_by_the_user(lake):
         stream_options={"users": {"key_properties": ["id"]}},
     )
     assert [row["name"] for row in lake.rows("users")] == ["b"]
+
+
+def test_texts_that_look_like_sql_are_keys_like_any_other(lake):
+    message = schema("s", {"k": {"type": "string"}, "v": {"type": "integer"}}, ["k"])
+    keys = ["${spark.app.name}", "it's", "back\\slash\\", "new\nline", "`quoted`", "", "\u00e9"]
+    records = [record("s", {"k": key, "v": number}) for number, key in enumerate(keys)]
+    lake.load(message, *records)
+    before = lake.version("s")
+    lake.load(message, *records)
+    assert lake.version("s") == before
+    lake.load(message, *(record("s", {"k": key, "v": 9}) for key in keys))
+    assert {row["k"]: row["v"] for row in lake.rows("s", order="k")} == dict.fromkeys(keys, 9)
+
+
+def test_a_key_beyond_its_column_is_an_error_of_the_record(lake):
+    message = schema("s", {"k": {"type": "integer"}}, ["k"])
+    lake.load(message, record("s", {"k": 1}))
+    with pytest.raises(RecordError, match="does not fit bigint"):
+        lake.load(message, record("s", {"k": 2**63}))
