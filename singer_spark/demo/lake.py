@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-import pyarrow.parquet  # type: ignore[import-untyped]
+import pyarrow.parquet
 
 Row: TypeAlias = Mapping[str, Any]
 

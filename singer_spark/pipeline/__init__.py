@@ -11,8 +11,16 @@ from singer_spark.pipeline.load import (
     Alerts,
     Pipeline,
     find_pipeline,
+    list_pipeline_files,
     load_pipeline,
     parse_pipeline,
 )
 
-__all__ = ["Alerts", "Pipeline", "find_pipeline", "load_pipeline", "parse_pipeline"]
+__all__ = [
+    "Alerts",
+    "Pipeline",
+    "find_pipeline",
+    "list_pipeline_files",
+    "load_pipeline",
+    "parse_pipeline",
+]

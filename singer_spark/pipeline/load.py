@@ -15,7 +15,7 @@ from typing import Any
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline.document import Section, expand, read_document
 from singer_spark.pipeline.endpoints import Plugin, default_state, read_destination, read_source
-from singer_spark.state.base import PIPELINE_NAME
+from singer_spark.state.documents import PIPELINE_NAME
 
 TRANSPORTS = ("records", "batch", "auto")
 CRON = re.compile(r"@[a-z]+|[0-9A-Za-z*/,-]+(?: +[0-9A-Za-z*/,-]+){4}")
@@ -60,11 +60,17 @@ def find_pipeline(argument: str, working_folder: Path) -> Path:
     for path in candidates:
         if path.is_file():
             return path
-    known = sorted(path.stem for path in folder.glob("*.y*ml"))
+    known = [path.stem for path in list_pipeline_files(working_folder)]
     offered = f"there are {', '.join(known)}" if known else f"{folder} holds none"
     raise SettingsError(
         f"no pipeline file {argument}; give a file's path or its name in pipelines/ ({offered})"
     )
+
+
+def list_pipeline_files(working_folder: Path) -> list[Path]:
+    """List the files in `pipelines/`; a folder that does not exist holds none."""
+    folder = working_folder / "pipelines"
+    return sorted(path for path in folder.glob("*.y*ml") if path.suffix in (".yml", ".yaml"))
 
 
 def load_pipeline(path: Path, env: Mapping[str, str] = os.environ) -> Pipeline:

@@ -1,34 +1,28 @@
 """One run of a pipeline: state in, tap to target, state out.
 
-The stored state advances only after both exited 0; a failed run leaves it untouched and keeps
-the last state that the target had committed to beside it, as a checkpoint.
+Only one run of a pipeline is active, and the stored state advances only after both exited 0.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import IO, Any
-from uuid import uuid4
+from typing import Any
 
 import click
 
-from singer_spark.errors import ProtocolError, SettingsError, StateError
 from singer_spark.pipeline import Pipeline
-from singer_spark.pipeline.endpoints import Plugin
-from singer_spark.runner.selection import select_streams
-from singer_spark.runner.supervisor import ChildError, Children, Events, Exited, caught_signals
-from singer_spark.runner.transfer import Command, Transfer
-from singer_spark.state import PipelineState, StateStore, create_state_store
+from singer_spark.runner.book import Book, open_store_book
+from singer_spark.runner.commands import Job, transfer_all
+from singer_spark.runner.files import FileBook, StateFiles
+from singer_spark.runner.record import RunRecord
+from singer_spark.runner.supervisor import Children, Events, caught_signals
+from singer_spark.runner.transfer import Transfer
+from singer_spark.state.holder import new_run_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,126 +33,64 @@ class RunResult:
     run_id: str
     records: Mapping[str, int]
     state: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    """A run's fixed facts; `folder` is private and holds what commands are told by file."""
-
-    pipeline: Pipeline
-    tap: Command
-    target: Command
-    folder: Path
-    run_id: str = field(default_factory=lambda: str(uuid4()))
-
-    @property
-    def env(self) -> dict[str, str]:
-        """Tell tap and target whom they work for."""
-        names = {"SINGER_SPARK_PIPELINE": self.pipeline.name, "SINGER_SPARK_RUN_ID": self.run_id}
-        return {**os.environ, **names}
+    record: Mapping[str, Any]
 
 
 def run_pipeline(
-    pipeline: Pipeline, *, full: bool = False, report: Callable[[str], None] = click.echo
+    pipeline: Pipeline,
+    *,
+    full: bool = False,
+    resume: bool = False,
+    files: StateFiles | None = None,
+    report: Callable[[str], None] = click.echo,
 ) -> RunResult:
-    """Run a pipeline once; `full` starts afresh but keeps the old state until it succeeded."""
+    """Run a pipeline once.
+
+    `full` starts afresh but keeps the old state until it succeeded, `resume` starts where a failed
+    run got to, and `files` stand for the store.
+    """
     report(f"Running: {pipeline.name}")
-    tap = find_command("source.tap", pipeline.tap)
-    target = find_command("destination.target", pipeline.target)
-    store = create_state_store(pipeline.state)
-    before = store.get(pipeline.name) or PipelineState(pipeline.name)
-    given = {} if full or not pipeline.incremental else before.watermark
-    if given:
-        report("Incremental mode (using previous checkpoint)")
     events: Events = SimpleQueue()
-    with caught_signals(events), TemporaryDirectory(prefix="singer-spark-") as folder:
-        run = _Run(pipeline=pipeline, tap=tap, target=target, folder=Path(folder))
-        children = Children(events, timeout=pipeline.timeout)
-        transfer = Transfer(children, report)
-        try:
-            with children:
-                _transfer(run, children, transfer, given)
-            after = _store_result(store, before, run.run_id, transfer.last_state)
-        except Exception:
-            _keep_checkpoint(store, pipeline.name, transfer.last_state)
-            raise
-    return RunResult(pipeline.name, run.run_id, dict(transfer.tally.counts), after.watermark)
-
-
-def find_command(key: str, plugin: Plugin) -> Command:
-    """Find a command on PATH, or beside the Python that runs us: a venv need not be active."""
-    beside = str(Path(sys.executable).parent)
-    path = shutil.which(plugin.command) or shutil.which(plugin.command, path=beside)
-    if path is None:
-        raise SettingsError(
-            f"{key}: there is no command {plugin.command}; install it (pip install "
-            f"{Path(plugin.command).name}) or put its folder on PATH"
-        )
-    return Command(Path(plugin.command).name, (path,))
-
-
-def _transfer(run: _Run, children: Children, transfer: Transfer, state: Mapping[str, Any]) -> None:
-    """Tell both commands their part by private files, then join them."""
-    tap = _with_file(run, run.tap, "--config", run.pipeline.tap.config)
-    target = _with_file(run, run.target, "--config", run.pipeline.target.config)
-    if run.pipeline.streams:
-        catalog = select_streams(_discover(run, children, tap), run.pipeline.streams)
-        tap = _with_file(run, tap, "--catalog", catalog)
-    if state:
-        tap = _with_file(run, tap, "--state", state)
-    transfer.run(tap, target, run.env)
-
-
-def _with_file(run: _Run, command: Command, option: str, value: Mapping[str, Any]) -> Command:
-    """Pass a value by a file that only this user can read; arguments are public."""
-    path = run.folder / f"{command.name}{option}-{uuid4().hex}.json"
-    with _private_file(path) as file:
-        json.dump(value, file)
-    return replace(command, argv=(*command.argv, option, str(path)))
-
-
-def _discover(run: _Run, children: Children, tap: Command) -> Any:
-    path = run.folder / "discovered.json"
-    with path.open("xb") as output:
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": output}
-        child = children.start(tap.name, (*tap.argv, "--discover"), env=run.env, **pipes)
-    children.watch(child)
-    while not isinstance(children.next_event(1.0), Exited):
-        pass
-    children.end(child)
-    if child.code:
-        raise ChildError(tap.name, child.code)
-    try:
-        return json.loads(path.read_bytes())
-    except ValueError:
-        raise ProtocolError(f"{tap.name} --discover printed no JSON; try it by hand") from None
-
-
-def _store_result(
-    store: StateStore, before: PipelineState, run_id: str, watermark: Mapping[str, Any] | None
-) -> PipelineState:
-    """Store the final state over what the run began with; without one the old stays."""
-    after = store.save(
-        replace(
-            before,
-            watermark=before.watermark if watermark is None else watermark,
-            last_run_id=run_id,
-            last_run_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            run_count=before.run_count + 1,
-        )
+    record = RunRecord(pipeline=pipeline.name, run_id=new_run_id())
+    opened: AbstractContextManager[Book] = (
+        nullcontext(FileBook(files, record))
+        if files
+        else open_store_book(pipeline, record, events=events, report=report)
     )
-    store.delete_checkpoint(before.pipeline_name)
-    return after
+    with caught_signals(events), opened as book:
+        transfer = Transfer(Children(events, timeout=pipeline.timeout, quiet=book.quiet), report)
+        try:
+            state = _choose_state(pipeline, book, full=full, resume=resume, report=report)
+            _move(pipeline, record, transfer, state)
+            after = book.finish(transfer.last_state)
+        except Exception as error:
+            record.close(error)
+            book.fail(transfer.last_state)
+            raise
+    return RunResult(pipeline.name, record.run_id, record.records, after, record.to_dict())
 
 
-def _keep_checkpoint(store: StateStore, name: str, watermark: Mapping[str, Any] | None) -> None:
-    if watermark is None:
-        return
-    try:
-        store.save_checkpoint(name, watermark)
-    except StateError as error:
-        click.echo(f"Warning: the checkpoint of this run is lost: {error.message}", err=True)
+def _choose_state(
+    pipeline: Pipeline, book: Book, *, full: bool, resume: bool, report: Callable[[str], None]
+) -> Mapping[str, Any]:
+    if resume and book.resume():
+        report("Resuming (from the checkpoint of the failed run)")
+        return book.state
+    if full or not pipeline.incremental or not book.state:
+        return {}
+    report("Incremental mode (using previous checkpoint)")
+    return book.state
 
 
-def _private_file(path: Path) -> IO[str]:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")
+def _move(
+    pipeline: Pipeline, record: RunRecord, transfer: Transfer, state: Mapping[str, Any]
+) -> None:
+    """Join tap and target, and note what passed even where they fail."""
+    with TemporaryDirectory(prefix="singer-spark-") as folder:
+        job = Job(pipeline=pipeline, run_id=record.run_id, folder=Path(folder))
+        try:
+            with transfer.children:
+                transfer_all(job, transfer, state)
+        finally:
+            record.records = dict(transfer.tally.counts)
+            record.moved_bytes = transfer.moved_bytes

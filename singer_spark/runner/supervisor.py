@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
@@ -66,8 +66,15 @@ Events: TypeAlias = "SimpleQueue[Event]"
 class Children:
     """The processes of one run, ended when the block is left, the first started first."""
 
-    def __init__(self, events: Events, *, timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        events: Events,
+        *,
+        timeout: float | None = None,
+        quiet: AbstractContextManager[Any] | None = None,
+    ) -> None:
         self.events = events
+        self._quiet = quiet or nullcontext()
         self._timeout = timeout
         self._until = time.monotonic() + (timeout or 0)
         self._children: list[Child] = []
@@ -82,7 +89,9 @@ class Children:
         self, name: str, argv: Sequence[str], *, env: Mapping[str, str], **pipes: Any
     ) -> Child:
         """Start a command; watch it once its neighbours are started too."""
-        child = Child(name, argv, env=env, **pipes)
+        # Forking while another thread works is unsafe; the heartbeat waits for us, and we for it.
+        with self._quiet:
+            child = Child(name, argv, env=env, **pipes)
         self._children.append(child)
         return child
 

@@ -44,7 +44,8 @@ class Transfer:
 
     def __init__(self, children: Children, report: Callable[[str], None]) -> None:
         self.tally = Tally()
-        self._children = children
+        self.moved_bytes = 0
+        self.children = children
         self._report = report
         self._reported: dict[str, int] = {}
         self._state_line: bytes | None = None
@@ -61,21 +62,21 @@ class Transfer:
         tap = self._start(tap_command, env, stdin=subprocess.DEVNULL)
         source, sink, states = tap.process.stdout, target.process.stdin, target.process.stdout
         _widen(source, sink)
-        self._children.watch(target, tap)
+        self.children.watch(target, tap)
         target.read_with(self._read_states, target.name, states)
         tap.read_with(self._pump, source, sink)
         self._await_tap(tap, target)
         if sink:
             sink.close()
         self._await_target(target)
-        self._children.end(target, tap)
+        self.children.end(target, tap)
         if self._spoiled:
             raise self._spoiled
         self._show_progress()
 
     def _start(self, command: Command, env: Mapping[str, str], stdin: int) -> Child:
         pipes = {"stdin": stdin, "stdout": subprocess.PIPE}
-        return self._children.start(command.name, command.argv, env=env, **pipes)
+        return self.children.start(command.name, command.argv, env=env, **pipes)
 
     def _await_tap(self, tap: Child, target: Child) -> None:
         ended = drained = False
@@ -100,7 +101,7 @@ class Transfer:
             raise ChildError(target.name, target.code)
 
     def _next_event(self) -> Exited | Drained:
-        while (event := self._children.next_event(PROGRESS_SECONDS)) is None:
+        while (event := self.children.next_event(PROGRESS_SECONDS)) is None:
             self._show_progress()
         return event
 
@@ -116,13 +117,14 @@ class Transfer:
         try:
             while block := os.read(source.fileno(), BLOCK_BYTES):
                 _write_all(sink.fileno(), block)
+                self.moved_bytes += len(block)
                 self.tally.feed(block)
             self.tally.close()
             lost = False
         except BrokenPipeError:
             pass
         finally:
-            self._children.events.put(Drained(lost))
+            self.children.events.put(Drained(lost))
 
     def _read_states(self, name: str, states: IO[bytes]) -> None:
         for line in states:
@@ -135,7 +137,7 @@ class Transfer:
                     f"{name} wrote a line to its standard output that is no STATE value; "
                     "only states belong there, logs go to standard error"
                 )
-                self._children.events.put(Failed(self._spoiled))
+                self.children.events.put(Failed(self._spoiled))
             else:
                 self._state_line = line
 

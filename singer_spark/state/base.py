@@ -1,22 +1,19 @@
 """The rule of the state store; backends only keep bytes under keys.
 
 Layout: `PIPELINE/state.json` is the plain Singer state, `PIPELINE/meta.json` what the runner
-knows beside it, `PIPELINE/checkpoint.json` the last committed state of a failed run.
+knows beside it, `PIPELINE/checkpoint.json` the last committed state of a failed run,
+`PIPELINE/lock` who runs it now, `PIPELINE/runs/RUN_ID.json` what a run did.
 Invariant: state is only ever written over what was read.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, NoReturn, final
+from typing import Any, NamedTuple, final
 
-from singer_spark.errors import SettingsError, StateError
+from singer_spark.state.documents import PIPELINE_NAME, Documents, key_of
 from singer_spark.state.objects import Expect, ObjectStore, Stored, tag_of
-
-PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class Version(NamedTuple):
@@ -63,19 +60,22 @@ class StateStore:
 
     def __init__(self, objects: ObjectStore) -> None:
         self.objects = objects
+        self.documents = Documents(objects)
         self._seen: dict[str, Version] = {}
 
     def get(self, name: str) -> PipelineState | None:
         """Read a pipeline's state; None where the pipeline is unknown."""
-        state, meta = (self.objects.read(_key(name, file)) for file in ("state.json", "meta.json"))
+        state, meta = (
+            self.objects.read(key_of(name, file)) for file in ("state.json", "meta.json")
+        )
         version = Version(tag_of(state), tag_of(meta))
         self._seen[name] = version
         if state is None and meta is None:
             return None
         return PipelineState(
             name,
-            watermark=self._parse(_key(name, "state.json"), state),
-            **self._parse_meta(_key(name, "meta.json"), meta),
+            watermark=self.documents.parse(key_of(name, "state.json"), state),
+            **self._parse_meta(key_of(name, "meta.json"), meta),
             version=version,
         )
 
@@ -85,15 +85,15 @@ class StateStore:
         version = state.version or self._seen.get(name, Version())
         tag = version.state
         if state.watermark or tag is not Expect.ABSENT:
-            tag = self._write(_key(name, "state.json"), state.watermark, tag)
-        meta = self._write(_key(name, "meta.json"), _meta_of(state), version.meta)
+            tag = self.documents.write(key_of(name, "state.json"), state.watermark, tag)
+        meta = self.documents.write(key_of(name, "meta.json"), _meta_of(state), version.meta)
         self._seen[name] = Version(tag, meta)
         return replace(state, version=self._seen[name])
 
     def delete(self, name: str) -> None:
         """Forget a pipeline's state; an unknown pipeline is no error."""
         for file in ("state.json", "checkpoint.json", "meta.json"):
-            self.objects.delete(_key(name, file))
+            self.objects.delete(key_of(name, file))
         self._seen.pop(name, None)
 
     def list_pipelines(self) -> list[str]:
@@ -105,56 +105,26 @@ class StateStore:
 
     def get_checkpoint(self, name: str) -> dict[str, Any] | None:
         """Read the last committed Singer state of a failed run."""
-        key = _key(name, "checkpoint.json")
+        key = key_of(name, "checkpoint.json")
         stored = self.objects.read(key)
-        return None if stored is None else self._parse(key, stored)
+        return None if stored is None else self.documents.parse(key, stored)
 
     def save_checkpoint(self, name: str, watermark: Mapping[str, Any]) -> None:
         """Keep the last committed Singer state of a failed run."""
-        self._write(_key(name, "checkpoint.json"), watermark, Expect.ANYTHING)
+        self.documents.write(key_of(name, "checkpoint.json"), watermark, Expect.ANYTHING)
 
     def delete_checkpoint(self, name: str) -> None:
         """Drop the checkpoint of an earlier failure."""
-        self.objects.delete(_key(name, "checkpoint.json"))
-
-    def _write(self, key: str, value: Mapping[str, Any], expected: str | Expect) -> str:
-        try:
-            text = json.dumps(value, indent=2, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise StateError(
-                f"{self.objects.place}/{key}: the state holds a value that JSON cannot carry; "
-                "look at the bookmarks that the tap writes"
-            ) from error
-        return self.objects.write(key, text.encode() + b"\n", expected)
-
-    def _parse(self, key: str, stored: Stored | None) -> dict[str, Any]:
-        try:
-            value = {} if stored is None else json.loads(stored.body)
-        except ValueError:
-            value = None
-        return value if isinstance(value, dict) else self._refuse(key)
+        self.objects.delete(key_of(name, "checkpoint.json"))
 
     def _parse_meta(self, key: str, stored: Stored | None) -> dict[str, Any]:
         try:
-            known = PipelineState.from_dict({"pipeline_name": "", **self._parse(key, stored)})
+            known = PipelineState.from_dict(
+                {"pipeline_name": "", **self.documents.parse(key, stored)}
+            )
         except (TypeError, ValueError):
-            self._refuse(key)
+            self.documents.refuse(key)
         return _meta_of(known)
-
-    def _refuse(self, key: str) -> NoReturn:
-        raise StateError(
-            f"{self.objects.place}/{key} is damaged (not the JSON object that belongs there); "
-            "repair it, or delete it to start without it"
-        )
-
-
-def _key(name: str, file: str) -> str:
-    if not PIPELINE_NAME.fullmatch(name):
-        raise SettingsError(
-            "name: a pipeline's name holds letters, digits, '.', '_' and '-' only "
-            "and starts with a letter or a digit"
-        )
-    return f"{name}/{file}"
 
 
 def _meta_of(state: PipelineState) -> dict[str, Any]:

@@ -39,14 +39,18 @@ class FolderObjects:
                 found = _read(path)
                 if expected is not Expect.ANYTHING and expected != tag_of(found):
                     raise ConflictError(str(path))
-                _replace(path, body)
+                replace_file(path, body)
         return hashlib.sha256(body).hexdigest()
 
-    def delete(self, key: str) -> None:
-        """Remove one file."""
+    def delete(self, key: str, expected: str | Expect = Expect.ANYTHING) -> None:
+        """Remove one file, if it still is what is expected."""
         path = self.root / key
         with self._explained():
-            if path.exists():
+            if not path.exists():
+                return
+            with self._locked():
+                if expected not in (Expect.ANYTHING, tag_of(_read(path))):
+                    raise ConflictError(str(path))
                 path.unlink(missing_ok=True)
                 _sync(path.parent)
 
@@ -90,7 +94,8 @@ def _read(path: Path) -> Stored | None:
     return Stored(body, hashlib.sha256(body).hexdigest())
 
 
-def _replace(path: Path, body: bytes) -> None:
+def replace_file(path: Path, body: bytes) -> None:
+    """Write a file whole or not at all."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         # Not mkstemp: its 0600 would shut out the group that shares the folder.

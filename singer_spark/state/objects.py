@@ -50,8 +50,8 @@ class ObjectStore(Protocol):
     def write(self, key: str, body: bytes, expected: str | Expect) -> str:
         """Write one object over the expected version and return the new tag."""
 
-    def delete(self, key: str) -> None:
-        """Delete one object; a missing one is no error."""
+    def delete(self, key: str, expected: str | Expect = Expect.ANYTHING) -> None:
+        """Delete one object of the expected version; a missing one is no error."""
 
     def list(self, folder: str) -> list[str]:
         """List the names directly in a folder ('' is the top); folders end with '/'."""

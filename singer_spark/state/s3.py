@@ -78,8 +78,12 @@ class S3Objects:
             return found.etag
         raise ConflictError(f"{self.place}/{key}")
 
-    def delete(self, key: str) -> None:
-        """Delete one object."""
+    def delete(self, key: str, expected: str | Expect = Expect.ANYTHING) -> None:
+        """Delete one object, if it still is what is expected."""
+        # Few servers delete conditionally, so that this looks first; state never relies on it.
+        found = None if expected is Expect.ANYTHING else self.read(key)
+        if found is not None and found.etag != expected:
+            raise ConflictError(f"{self.place}/{key}")
         with self._explained("delete"):
             self._client.delete_object(Bucket=self.bucket, Key=self._key(key))
 

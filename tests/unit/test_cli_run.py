@@ -28,7 +28,8 @@ say(type="STATE", value={"bookmarks": {"public-orders": 340}})
 TARGET = """
 for line in sys.stdin:
     message = json.loads(line)
-    if message["type"] == "STATE": say(**message["value"])
+    if message["type"] == "STATE":
+        say(**message["value"])
 """
 WITH_GRANDCHILD = """
 child = subprocess.Popen(["sleep", "100"])
@@ -127,6 +128,41 @@ class TestRun:
         assert "Incremental" not in finish("run", "orders", "--full")[1]
         assert not list(Path("tmp").iterdir())
 
+    def test_json_is_one_line_with_the_final_state_and_progress_goes_to_stderr(self):
+        code, out, err = finish("run", "orders", "--json")
+
+        result = json.loads(out)
+        assert code == 0
+        assert out.count("\n") == 1
+        assert result["state"] == {"bookmarks": {"public-orders": 340}}
+        assert result["records"] == 340
+        assert result["streams"]["public-empty"] == {"records": 0}
+        assert err == "Running: orders\npublic-orders: 340 records...\n"
+        write("tap-fake", "sys.exit(3)")
+        assert finish("run", "orders", "--json")[:2] == (3, "")
+
+    def test_a_failed_run_is_resumed(self):
+        write("target-fake", TARGET + '        note("committed")\n')
+        wait = 'while not os.path.exists("target-fake.pids"): time.sleep(0.01)\n'
+        write("tap-fake", TAP + wait + "sys.exit(3)")
+        assert finish("run", "orders")[0] == 3
+        write("tap-fake", TAP)
+        assert "Resuming" in finish("run", "orders", "--resume")[1]
+
+    def test_an_orchestrator_may_keep_the_state_itself(self):
+        assert finish("run", "orders", "--state-out", "s.json")[0] == 0
+        code, out, _ = finish("run", "orders", "--state-in", "s.json", "--state-out", "s.json")
+
+        assert code == 0
+        assert "Incremental mode" in out
+        assert json.loads(Path("s.json").read_text()) == {"bookmarks": {"public-orders": 340}}
+        assert not Path("lake").exists()
+
+    @pytest.mark.parametrize("options", [["--full", "--resume"], ["--resume", "--state-in", "x"]])
+    def test_what_contradicts_itself_is_78(self, options):
+        code, out, err = finish("run", "orders", *options)
+        assert (code, out, err.count("\n")) == (78, "", 1)
+
     def test_a_failing_tap_is_one_error_line_and_its_own_exit_code(self):
         write("tap-fake", 'sys.stderr.write("no such table\\n")\nsys.exit(3)')
         code, out, err = finish("run", "orders")
@@ -147,6 +183,19 @@ class TestRun:
         assert err.startswith("Error: ")
         assert "source.config.password: environment variable SECRET_OF_TAP is not set" in err
         assert err.count("\n") == 1
+
+    def test_of_many_runs_at_once_none_disturbs_another(self):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        runs = [singer_spark("run", "orders", **pipes) for _ in range(8)]
+        errors = [run.communicate(timeout=60)[1] for run in runs]
+
+        codes = [run.returncode for run in runs]
+        assert set(codes) <= {0, 75}
+        for code, error in zip(codes, errors, strict=True):
+            assert not code or "is being run already (process" in error
+        meta = json.loads(Path("lake/.singer-spark/state/orders/meta.json").read_text())
+        assert meta["run_count"] == codes.count(0) > 0
+        assert not Path("lake/.singer-spark/state/orders/lock").exists()
 
     @pytest.mark.parametrize("argument", ["nix", "pipelines", "/nix/nix.yml"])
     def test_a_pipeline_that_is_not_there_is_78(self, argument):
@@ -229,6 +278,8 @@ class TestSignals:
         process.wait()
 
         await_gone(pids[::2])
+        write("tap-fake", TAP)
+        assert "Took over the lock of a dead run" in finish("run", "orders")[1]
 
     def test_a_second_signal_does_not_wait_for_the_deaf(self):
         deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

@@ -1,0 +1,53 @@
+"""Tables of plain text, at most 80 columns wide, and the JSON that machines read instead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+WIDTH = 80
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
+
+
+def show_json(value: Any) -> None:
+    """Print a value as JSON that people can read too."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def lay_out(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
+    """Lay out rows in columns, those of the given numbers to the right; what is longer is cut."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        cut(
+            "  ".join(
+                cell.rjust(width) if number in right else cell.ljust(width)
+                for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+        )
+        for row in rows
+    ]
+
+
+def cut(line: str) -> str:
+    """Shorten a line to the width of a terminal."""
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+
+
+def tell_count(count: int) -> str:
+    """Tell a number in at most seven characters."""
+    for power, unit in ((12, "T"), (9, "G"), (6, "M")):
+        if count >= 10 ** (power + 1):
+            return f"{count / 10**power:.1f}{unit}"
+    return str(count)
+
+
+def tell_duration(milliseconds: int) -> str:
+    """Tell a duration in at most six characters."""
+    seconds = milliseconds / 1000
+    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.1f}{name}"
+    return f"{seconds:.1f}s"

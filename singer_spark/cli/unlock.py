@@ -1,0 +1,33 @@
+"""`singer-spark unlock`: end the lock of a run that died."""
+
+from __future__ import annotations
+
+import click
+
+from singer_spark.cli.places import find_place, state_option, yes_option
+from singer_spark.state.lock import LockedError, end_lock, read_lock
+from singer_spark.state.objects import Expect
+
+
+@click.command()
+@click.argument("pipeline")
+@state_option
+@yes_option
+def unlock(pipeline: str, *, url: str | None, yes: bool) -> None:
+    """End the lock of PIPELINE, whose run has died."""
+    name, store = find_place(pipeline, url)
+    holder, tag = read_lock(store, name)
+    if tag is Expect.ABSENT:
+        click.echo(f"{name} is not locked")
+        return
+    click.echo(f"{name} is locked by {holder or 'an unknown run (the lock is damaged)'}")
+    if holder and not holder.is_dead:
+        click.echo("Warning: that run looks alive and will fail if its lock is ended", err=True)
+    if not yes:
+        click.confirm("End this lock?", abort=True)
+    # Whoever was asked may have taken longer than a heartbeat.
+    newer, tag = read_lock(store, name)
+    if newer and holder and newer.run_id != holder.run_id:
+        raise LockedError(name, newer)
+    end_lock(store, name, tag)
+    click.echo(f"{name} is unlocked")

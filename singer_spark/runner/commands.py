@@ -1,0 +1,91 @@
+"""The two commands of a run: found, told their part by private files, joined."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+from uuid import uuid4
+
+from singer_spark.errors import ProtocolError, SettingsError
+from singer_spark.pipeline import Pipeline
+from singer_spark.pipeline.endpoints import Plugin
+from singer_spark.runner.selection import select_streams
+from singer_spark.runner.supervisor import ChildError, Children, Exited
+from singer_spark.runner.transfer import Command, Transfer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A run's fixed facts; `folder` is private and holds what commands are told by file."""
+
+    pipeline: Pipeline
+    run_id: str
+    folder: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Tell tap and target whom they work for."""
+        names = {"SINGER_SPARK_PIPELINE": self.pipeline.name, "SINGER_SPARK_RUN_ID": self.run_id}
+        return {**os.environ, **names}
+
+
+def find_command(key: str, plugin: Plugin) -> Command:
+    """Find a command on PATH, or beside the Python that runs us: a venv need not be active."""
+    beside = str(Path(sys.executable).parent)
+    path = shutil.which(plugin.command) or shutil.which(plugin.command, path=beside)
+    if path is None:
+        raise SettingsError(
+            f"{key}: there is no command {plugin.command}; install it (pip install "
+            f"{Path(plugin.command).name}) or put its folder on PATH"
+        )
+    return Command(Path(plugin.command).name, (path,))
+
+
+def transfer_all(job: Job, transfer: Transfer, state: Mapping[str, Any]) -> None:
+    """Tell both commands their part by private files, then join them."""
+    tap = find_command("source.tap", job.pipeline.tap)
+    target = find_command("destination.target", job.pipeline.target)
+    tap = _with_file(job, tap, "--config", job.pipeline.tap.config)
+    target = _with_file(job, target, "--config", job.pipeline.target.config)
+    if job.pipeline.streams:
+        catalog = select_streams(_discover(job, transfer.children, tap), job.pipeline.streams)
+        tap = _with_file(job, tap, "--catalog", catalog)
+    if state:
+        tap = _with_file(job, tap, "--state", state)
+    transfer.run(tap, target, job.env)
+
+
+def _with_file(job: Job, command: Command, option: str, value: Mapping[str, Any]) -> Command:
+    """Pass a value by a file that only this user can read; arguments are public."""
+    path = job.folder / f"{command.name}{option}-{uuid4().hex}.json"
+    with _private_file(path) as file:
+        json.dump(value, file)
+    return replace(command, argv=(*command.argv, option, str(path)))
+
+
+def _discover(job: Job, children: Children, tap: Command) -> Any:
+    path = job.folder / "discovered.json"
+    with path.open("xb") as output:
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": output}
+        child = children.start(tap.name, (*tap.argv, "--discover"), env=job.env, **pipes)
+    children.watch(child)
+    while not isinstance(children.next_event(1.0), Exited):
+        pass
+    children.end(child)
+    if child.code:
+        raise ChildError(tap.name, child.code)
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError:
+        raise ProtocolError(f"{tap.name} --discover printed no JSON; try it by hand") from None
+
+
+def _private_file(path: Path) -> IO[str]:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")

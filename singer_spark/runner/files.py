@@ -1,0 +1,82 @@
+"""State in files, for orchestrators that keep it themselves: no store, no lock, no history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from singer_spark.errors import SettingsError, StateError
+from singer_spark.runner.record import RunRecord
+from singer_spark.state.change import parse_state
+from singer_spark.state.folder import replace_file
+
+
+@dataclass(frozen=True, slots=True)
+class StateFiles:
+    """Where a run reads its state and where it leaves the new one; None is nowhere."""
+
+    given: Path | None = None
+    result: Path | None = None
+
+
+@final
+class FileBook:
+    """State from a file into another, which is written after success only."""
+
+    def __init__(self, files: StateFiles, record: RunRecord) -> None:
+        self._result = files.result
+        self._record = record
+        if files.result and (files.result.is_dir() or not files.result.parent.is_dir()):
+            raise SettingsError(f"--state-out {files.result}: no file can be written there")
+        self.state = record.state_before = record.state_after = _read(files.given)
+
+    @property
+    def quiet(self) -> AbstractContextManager[Any]:
+        """There is no thread of ours."""
+        return nullcontext()
+
+    def resume(self) -> bool:
+        """Files know of no failed run."""
+        return False
+
+    def finish(self, watermark: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """Write the final state; without one that which was given."""
+        after = self.state if watermark is None else watermark
+        if self._result:
+            _write(self._result, after)
+        self._record.state_after = after
+        self._record.close()
+        return after
+
+    def fail(self, watermark: Mapping[str, Any] | None) -> None:
+        """Leave the file alone: what stands there is still true."""
+
+
+def _read(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        return parse_state(path.read_bytes(), f"--state-in {path}")
+    except OSError as error:
+        raise SettingsError(
+            f"--state-in {path}: {error.strerror}; leave it out where there is no state yet"
+        ) from error
+
+
+def _write(path: Path, state: Mapping[str, Any]) -> None:
+    body = json.dumps(state, indent=2).encode() + b"\n"
+    try:
+        # A device or a pipe must be written to, not replaced.
+        if path.exists() and not path.is_file():
+            path.write_bytes(body)
+        else:
+            replace_file(path, body)
+    except OSError as error:
+        raise StateError(
+            f"--state-out {path}: {error.strerror}; the new state is not kept. Run again from the "
+            "old one"
+        ) from error

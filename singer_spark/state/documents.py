@@ -1,0 +1,57 @@
+"""JSON documents of pipelines in an object store; what is no JSON object is told in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn, final
+
+from singer_spark.errors import SettingsError, StateError
+from singer_spark.state.objects import Expect, ObjectStore, Stored
+
+PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def key_of(name: str, file: str) -> str:
+    """Name a pipeline's document; an unsafe name reaches no file."""
+    if not PIPELINE_NAME.fullmatch(name):
+        raise SettingsError(
+            "name: a pipeline's name holds letters, digits, '.', '_' and '-' only "
+            "and starts with a letter or a digit"
+        )
+    return f"{name}/{file}"
+
+
+@final
+class Documents:
+    """JSON objects under keys."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self.objects = objects
+
+    def write(self, key: str, value: Mapping[str, Any], expected: str | Expect) -> str:
+        """Write a document over the expected version and return the new tag."""
+        try:
+            text = json.dumps(value, indent=2, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise StateError(
+                f"{self.objects.place}/{key}: the state holds a value that JSON cannot carry; "
+                "look at the bookmarks that the tap writes"
+            ) from error
+        return self.objects.write(key, text.encode() + b"\n", expected)
+
+    def parse(self, key: str, stored: Stored | None) -> dict[str, Any]:
+        """Read what is stored as a JSON object; nothing stored is an empty one."""
+        try:
+            value = {} if stored is None else json.loads(stored.body)
+        except ValueError:
+            value = None
+        return value if isinstance(value, dict) else self.refuse(key)
+
+    def refuse(self, key: str) -> NoReturn:
+        """Tell that a document is damaged."""
+        raise StateError(
+            f"{self.objects.place}/{key} is damaged (not the JSON object that belongs there); "
+            "repair it, or delete it to start without it"
+        )

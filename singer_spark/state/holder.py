@@ -1,0 +1,121 @@
+"""Who holds a pipeline's lock, and whether it still lives. Pure but for a look at /proc."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from typing_extensions import override
+
+EXPIRY_SECONDS = 300.0  # without a heartbeat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The run that holds a lock; `machine` tells whether `pid` can be looked up here."""
+
+    host: str
+    pid: int
+    run_id: str
+    started_at: str
+    heartbeat_at: str
+    machine: str | None = None
+
+    @classmethod
+    def here(cls, run_id: str) -> Holder:
+        """Describe this process."""
+        now = _now().isoformat(timespec="milliseconds")
+        return cls(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            run_id=run_id,
+            started_at=now,
+            heartbeat_at=now,
+            machine=_machine(),
+        )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Holder:
+        """Read a lock's document; ValueError where it is none."""
+        try:
+            known = {key: values[key] for key in ("host", "run_id", "started_at", "heartbeat_at")}
+            holder = cls(**known, pid=int(values["pid"]), machine=values.get("machine"))
+            _seconds_since(holder.started_at), _seconds_since(holder.heartbeat_at)
+        except (KeyError, TypeError) as error:
+            raise ValueError("not a lock") from error
+        return holder
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the lock's document."""
+        return asdict(self)
+
+    def renewed(self) -> Holder:
+        """Give the holder with a heartbeat of now."""
+        return replace(self, heartbeat_at=_now().isoformat(timespec="milliseconds"))
+
+    @property
+    def is_dead(self) -> bool:
+        """Tell that the heartbeat has stopped, or that the process is known to be gone."""
+        if _seconds_since(self.heartbeat_at) > EXPIRY_SECONDS:
+            return True
+        return self.machine is not None and self.machine == _machine() and not _exists(self.pid)
+
+    @override
+    def __str__(self) -> str:
+        started, beat = _seconds_since(self.started_at), _seconds_since(self.heartbeat_at)
+        return (
+            f"process {self.pid} on {self.host}, run {self.run_id}, started {_told(started)} ago, "
+            f"last heartbeat {_told(beat)} ago"
+        )
+
+
+def new_run_id() -> str:
+    """Make a UUID of version 7: ids sort by time, so that the newest runs are found by name."""
+    milliseconds = time.time_ns() // 1_000_000
+    random = int.from_bytes(os.urandom(10), "big")
+    value = (milliseconds & (1 << 48) - 1) << 80 | random
+    value = value & ~(0xF << 76) | 0x7 << 76
+    return str(UUID(int=value & ~(0x3 << 62) | 0x2 << 62))
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _seconds_since(moment: str) -> float:
+    then = datetime.fromisoformat(moment)
+    # Clocks differ a little between machines; nothing has happened in the future.
+    return max(0.0, (_now() - then).total_seconds())
+
+
+def _told(seconds: float) -> str:
+    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f}{name}"
+    return f"{seconds:.0f}s"
+
+
+def _machine() -> str | None:
+    """Name the space in which process ids mean something: this boot, this container."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return None
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
