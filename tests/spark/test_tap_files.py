@@ -173,3 +173,12 @@ def test_an_error_while_spooling_reaches_the_reader(spark):
     broken = spark.range(10).selectExpr("cast(raise_error('boom') as string) as value")
     with pytest.raises(Exception, match="boom"):
         list(spooled_blocks(broken))
+
+
+def test_passing_files_on_never_disturbs_the_commit_of_their_task(spark, monkeypatch):
+    monkeypatch.setattr("tap_spark_source.spool._FILE_ROWS", 200)
+    monkeypatch.setattr("tap_spark_source.spool._POLL_SECONDS", 0.001)
+    rows = spark.range(0, 20_000, 1, 4).selectExpr("cast(id as string) as value")
+    for _ in range(15):
+        found = b"".join(spooled_blocks(rows)).split()
+        assert sorted(map(int, found)) == list(range(20_000))
