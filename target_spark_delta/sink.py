@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from operator import itemgetter
@@ -21,8 +20,6 @@ from target_spark_delta.settings import Settings
 from target_spark_delta.spool import Segment, carried_member, received_member
 from target_spark_delta.table import Table
 from target_spark_delta.validation import Validator
-
-logger = logging.getLogger(__name__)
 
 
 class SparkDeltaSink:
