@@ -1,0 +1,39 @@
+"""What tap and target tell the runner beside their messages: one JSON line per fact.
+
+The runner names a file in SINGER_SPARK_REPORT; without one nothing is told. Kinds of facts:
+
+- `expected` (tap): about how many `rows` a stream's read will give.
+- `late` (tap): how many `rows` were below the previous bookmark, the latest by `seconds`.
+- `commit` (target): `rows` of a batch; of them `inserted`, `updated`, `deleted`; `milliseconds`.
+- `quarantine` (target): how many `rows` were set aside.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+REPORT_FILE = "SINGER_SPARK_REPORT"
+
+
+def report(kind: str, stream: str, **facts: float | str | None) -> None:
+    """Tell a fact; one write per line, so that several threads and processes can share the file."""
+    path = os.environ.get(REPORT_FILE)
+    if path:
+        line = json.dumps({"kind": kind, "stream": stream, **facts}) + "\n"
+        with Path(path).open("ab", buffering=0) as file:
+            file.write(line.encode())
+
+
+def read_report(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Give the facts told since `start`, each with the place where the next one begins."""
+    with path.open("rb") as file:
+        file.seek(start)
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            start += len(line)
+            yield start, json.loads(line)
