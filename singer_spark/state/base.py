@@ -2,7 +2,8 @@
 
 Layout: `PIPELINE/state.json` is the plain Singer state, `PIPELINE/meta.json` what the runner
 knows beside it, `PIPELINE/checkpoint.json` the last committed state of a failed run,
-`PIPELINE/lock` who runs it now, `PIPELINE/runs/RUN_ID.json` what a run did.
+`PIPELINE/lock` who runs it now, `PIPELINE/runs/RUN_ID.json` what a run did, `PIPELINE/summary.json`
+the last runs together.
 Invariant: state is only ever written over what was read.
 """
 
@@ -86,7 +87,7 @@ class StateStore:
         tag = version.state
         if state.watermark or tag is not Expect.ABSENT:
             tag = self.documents.write(key_of(name, "state.json"), state.watermark, tag)
-        meta = self.documents.write(key_of(name, "meta.json"), _meta_of(state), version.meta)
+        meta = self.documents.write_own(key_of(name, "meta.json"), _meta_of(state), version.meta)
         self._seen[name] = Version(tag, meta)
         return replace(state, version=self._seen[name])
 
@@ -98,10 +99,13 @@ class StateStore:
 
     def list_pipelines(self) -> list[str]:
         """List the pipelines that have a state, sorted."""
-        folders = [entry[:-1] for entry in self.objects.list("") if entry.endswith("/")]
-        names = [folder for folder in folders if PIPELINE_NAME.fullmatch(folder)]
         marks = {"state.json", "meta.json"}
-        return sorted(name for name in names if marks & set(self.objects.list(name)))
+        return [name for name in self.list_names() if marks & set(self.objects.list(name))]
+
+    def list_names(self) -> list[str]:
+        """List every pipeline of which anything is kept, be it only its history; one request."""
+        folders = [entry[:-1] for entry in self.objects.list("") if entry.endswith("/")]
+        return sorted(folder for folder in folders if PIPELINE_NAME.fullmatch(folder))
 
     def get_checkpoint(self, name: str) -> dict[str, Any] | None:
         """Read the last committed Singer state of a failed run."""
@@ -120,7 +124,7 @@ class StateStore:
     def _parse_meta(self, key: str, stored: Stored | None) -> dict[str, Any]:
         try:
             known = PipelineState.from_dict(
-                {"pipeline_name": "", **self.documents.parse(key, stored)}
+                {"pipeline_name": "", **self.documents.parse_own(key, stored)}
             )
         except (TypeError, ValueError):
             self.documents.refuse(key)

@@ -1,4 +1,8 @@
-"""JSON documents of pipelines in an object store; what is no JSON object is told in one line."""
+"""JSON documents of pipelines in an object store; what cannot be read is told in one line.
+
+Documents of our own carry the number of their `schema`, which is taken off again when they are
+read. `state.json` is the tap's and carries none.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,27 @@ from singer_spark.errors import SettingsError, StateError
 from singer_spark.state.objects import Expect, ObjectStore, Stored
 
 PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+SCHEMA = 1  # of meta, run records, summaries; raised when an older version would misread them
+
+
+class DamagedError(StateError):
+    """A document is not what belongs there. Repair it, or delete it."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"{place} is damaged (not the JSON object that belongs there); "
+            "repair it, or delete it to start without it"
+        )
+
+
+class NewerSchemaError(StateError):
+    """A newer singer-spark wrote this. Upgrade this one."""
+
+    def __init__(self, place: str, schema: object) -> None:
+        super().__init__(
+            f"{place} was written by a newer singer-spark (schema {schema}, known here is "
+            f"{SCHEMA}); upgrade with: pip install --upgrade singer-spark"
+        )
 
 
 def key_of(name: str, file: str) -> str:
@@ -41,17 +66,28 @@ class Documents:
             ) from error
         return self.objects.write(key, text.encode() + b"\n", expected)
 
+    def write_own(self, key: str, value: Mapping[str, Any], expected: str | Expect) -> str:
+        """Write a document of our own, with its schema."""
+        return self.write(key, {"schema": SCHEMA, **value}, expected)
+
     def parse(self, key: str, stored: Stored | None) -> dict[str, Any]:
         """Read what is stored as a JSON object; nothing stored is an empty one."""
         try:
             value = {} if stored is None else json.loads(stored.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         return value if isinstance(value, dict) else self.refuse(key)
 
+    def parse_own(self, key: str, stored: Stored | None) -> dict[str, Any]:
+        """Read a document of our own; one of a newer schema is refused rather than misread."""
+        value = self.parse(key, stored)
+        schema = value.pop("schema", SCHEMA)
+        if not isinstance(schema, int):
+            self.refuse(key)
+        if schema > SCHEMA:
+            raise NewerSchemaError(f"{self.objects.place}/{key}", schema)
+        return value
+
     def refuse(self, key: str) -> NoReturn:
         """Tell that a document is damaged."""
-        raise StateError(
-            f"{self.objects.place}/{key} is damaged (not the JSON object that belongs there); "
-            "repair it, or delete it to start without it"
-        )
+        raise DamagedError(f"{self.objects.place}/{key}")

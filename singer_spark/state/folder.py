@@ -55,13 +55,16 @@ class FolderObjects:
                 _sync(path.parent)
 
     def list(self, folder: str) -> list[str]:
-        """List a folder; one that does not exist is empty."""
+        """List a folder; one that does not exist is empty, and an empty one is not listed."""
         path = self.root / folder
         with self._explained():
             if not path.exists():
                 return []
-            entries = [entry for entry in path.iterdir() if not entry.name.startswith(".")]
-            return [entry.name + "/" * entry.is_dir() for entry in entries]
+            return [
+                entry.name + "/" * entry.is_dir()
+                for entry in _visible(path)
+                if not entry.is_dir() or any(_visible(entry))
+            ]
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -84,6 +87,10 @@ class FolderObjects:
                 f"state folder {error.filename or self.root}: {error.strerror or error}; "
                 "check that it is a folder that this user may write to"
             ) from error
+
+
+def _visible(folder: Path) -> Iterator[Path]:
+    return (entry for entry in folder.iterdir() if not entry.name.startswith("."))
 
 
 def _read(path: Path) -> Stored | None:

@@ -1,24 +1,125 @@
-"""What every run of a pipeline did: `PIPELINE/runs/RUN_ID.json`, written once and kept."""
+"""What every run of a pipeline did.
+
+`PIPELINE/runs/RUN_ID.json` is one run's record, written once and kept. `PIPELINE/summary.json`
+holds the last ones together, so that a look at a pipeline costs the same after 1,000 runs as after
+10. The summary is written first: a run that it does not know has no record either. Lost or damaged
+it is built again from the records.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from singer_spark.errors import StateError
 from singer_spark.state.base import StateStore
-from singer_spark.state.documents import key_of
-from singer_spark.state.objects import Expect
+from singer_spark.state.documents import DamagedError, NewerSchemaError, key_of
+from singer_spark.state.holder import Holder
+from singer_spark.state.lock import read_lock
+from singer_spark.state.objects import ConflictError, Expect, Stored, tag_of
+from singer_spark.state.summary import KEPT_RUNS, Summary, is_whole
+
+ATTEMPTS = 20  # each lost to a run that ended at the same moment
 
 
 def save_run(
     store: StateStore, name: str, record: Mapping[str, Any], expected: Expect = Expect.ANYTHING
 ) -> None:
-    """Write the record of a run; what the run itself tells replaces what others told of it."""
-    store.documents.write(key_of(name, f"runs/{record['run_id']}.json"), record, expected)
+    """Write the record of a run and add it to the summary.
+
+    With Expect.ABSENT, for others who tell of a run, what the run told of itself is kept.
+    """
+    told = _add_to_summary(store, name, record, keep=expected is Expect.ABSENT)
+    key = key_of(name, f"runs/{record['run_id']}.json")
+    store.documents.write_own(key, told, expected)
+
+
+def load_summary(store: StateStore, name: str) -> Summary:
+    """Read the last runs of a pipeline, in one request; that without runs is empty.
+
+    Only where the summary is lost or damaged are the records themselves read.
+    """
+    return _read_summary(store, name) or _rebuild(store, name)
+
+
+def look_at(store: StateStore, name: str) -> tuple[Summary, Holder | None]:
+    """Read the last runs of a pipeline and who runs it now, in two requests."""
+    stored = store.objects.read(key_of(name, "summary.json"))
+    if stored is None:
+        known = store.objects.list(name)
+        summary = _rebuild(store, name) if "runs/" in known else Summary(name)
+        return summary, read_lock(store, name)[0] if "lock" in known else None
+    return _parse(store, name, stored) or _rebuild(store, name), read_lock(store, name)[0]
 
 
 def list_runs(store: StateStore, name: str, limit: int | None = None) -> list[dict[str, Any]]:
-    """Read the records of the last runs, newest first; run ids sort by time."""
+    """Read the records of the last runs, newest first; those of the summary cost one request."""
+    if limit is not None:
+        summary = _read_summary(store, name)
+        if summary and (summary.is_complete or limit <= len(summary.runs)):
+            return [_whole(store, name, run) for run in summary.runs[:limit]]
+    return [_read(store, name, file) for file in _list_files(store, name)[:limit]]
+
+
+def _add_to_summary(
+    store: StateStore, name: str, record: Mapping[str, Any], *, keep: bool
+) -> Mapping[str, Any]:
+    """Note a run and give its record; the summary of a newer version is left alone."""
+    key = key_of(name, "summary.json")
+    for _ in range(ATTEMPTS):
+        stored = store.objects.read(key)
+        try:
+            before = _parse(store, name, stored) or _rebuild(store, name)
+        except NewerSchemaError:
+            return record
+        known = before.find(record["run_id"])
+        if keep and known:
+            return known
+        try:
+            runs = before.adding(record).runs
+            store.documents.write_own(key, {"runs": runs}, tag_of(stored))
+        except ConflictError:
+            continue
+        return record
+    raise StateError(f"{store.objects.place}/{key}: too many runs end at once; run again")
+
+
+def _read_summary(store: StateStore, name: str) -> Summary | None:
+    return _parse(store, name, store.objects.read(key_of(name, "summary.json")))
+
+
+def _parse(store: StateStore, name: str, stored: Stored | None) -> Summary | None:
+    """Read a summary; None where there is none, or a damaged one."""
+    try:
+        value = store.documents.parse_own(key_of(name, "summary.json"), stored)
+        return Summary(name, tuple(run for run in value["runs"] if run["run_id"]))
+    except (DamagedError, KeyError, TypeError):
+        return None
+
+
+def _rebuild(store: StateStore, name: str) -> Summary:
+    """Build the summary from the records; those that cannot be understood are left out."""
+    records = []
+    for file in _list_files(store, name)[:KEPT_RUNS]:
+        try:
+            record = _read(store, name, file)
+        except (DamagedError, NewerSchemaError):
+            continue
+        if "run_id" in record:
+            records.append(record)
+    return Summary.of(name, records)
+
+
+def _list_files(store: StateStore, name: str) -> list[str]:
     files = sorted(store.objects.list(key_of(name, "runs")), reverse=True)
-    keys = [key_of(name, f"runs/{file}") for file in files if file.endswith(".json")][:limit]
-    return [store.documents.parse(key, store.objects.read(key)) for key in keys]
+    return [file for file in files if file.endswith(".json")]
+
+
+def _whole(store: StateStore, name: str, run: Mapping[str, Any]) -> dict[str, Any]:
+    known = {} if is_whole(run) else _read(store, name, f"{run['run_id']}.json")
+    return known or dict(run)
+
+
+def _read(store: StateStore, name: str, file: str) -> dict[str, Any]:
+    key = key_of(name, f"runs/{file}")
+    return store.documents.parse_own(key, store.objects.read(key))

@@ -222,6 +222,7 @@ class TestList:
     def test_a_damaged_record_is_named(self):
         save_run(create_state_store("state"), "p", {"run_id": "r"})
         Path("state/p/runs/r.json").write_text("?")
+        Path("state/p/summary.json").unlink()
 
         result = self.runs()
         assert result.exit_code == 74
