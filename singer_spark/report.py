@@ -29,11 +29,22 @@ def report(kind: str, stream: str, **facts: float | str | None) -> None:
 
 
 def read_report(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Give the facts told since `start`, each with the place where the next one begins."""
+    """Give the facts told since `start`, each with the place where the next one begins.
+
+    Anybody's tap may write there; what is no fact is passed over.
+    """
     with path.open("rb") as file:
         file.seek(start)
         for line in file:
             if not line.endswith(b"\n"):
                 break
             start += len(line)
-            yield start, json.loads(line)
+            yield start, _parse(line)
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        fact = json.loads(line)
+    except ValueError:
+        return {}
+    return fact if isinstance(fact, dict) else {}

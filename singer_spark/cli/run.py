@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
-from singer_spark.errors import SettingsError
 from singer_spark.pipeline import find_pipeline, load_pipeline
-from singer_spark.runner import RunResult, StateFiles, run_pipeline
+from singer_spark.runner import PlainDisplay, RunOptions, RunResult, StateFiles, run_pipeline
 
 path_type = click.Path(path_type=Path)
 
@@ -33,13 +32,14 @@ def run(
 ) -> None:
     """Run PIPELINE once: a pipeline file, or its name in pipelines/."""
     files = StateFiles(state_in, state_out) if state_in or state_out else None
-    _refuse_contradictions(full=full, resume=resume, files=files)
+    options = RunOptions(full=full, resume=resume, files=files)
+    options.check()
+    if files and not files.result:
+        click.echo("Warning: without --state-out the new state is not kept", err=True)
     result = run_pipeline(
         load_pipeline(find_pipeline(pipeline, Path.cwd())),
-        full=full,
-        resume=resume,
-        files=files,
-        report=partial(click.echo, err=as_json),
+        options,
+        display=PlainDisplay(partial(click.echo, err=as_json)),
     )
     if as_json:
         click.echo(json.dumps({**result.record, "state": result.state}))
@@ -53,12 +53,3 @@ def show_result(result: RunResult) -> None:
     click.echo(f"Done! {records} records in {len(result.records)} stream(s)")
     for stream, count in result.records.items():
         click.echo(f"  {stream}: {count}")
-
-
-def _refuse_contradictions(*, full: bool, resume: bool, files: StateFiles | None) -> None:
-    if full and resume:
-        raise SettingsError("--full starts afresh and --resume does not; give one of them")
-    if resume and files:
-        raise SettingsError("--resume needs the state store; leave --state-in and --state-out out")
-    if files and not files.result:
-        click.echo("Warning: without --state-out the new state is not kept", err=True)

@@ -19,7 +19,7 @@ from singer_spark.demo.lake import Row, format_table, read_rows
 from singer_spark.demo.shop import change_shop, make_shop, write_pipeline
 from singer_spark.errors import SettingsError, SingerSparkError
 from singer_spark.pipeline import load_pipeline
-from singer_spark.runner import run_pipeline
+from singer_spark.runner import PlainDisplay, run_pipeline
 
 HOW_READ = {
     "SHOP-CUSTOMERS": "by UPDATED_AT, from the last bookmark on (inclusive)",
@@ -84,7 +84,8 @@ def _tell(folder: Path) -> None:
 def _run(pipeline: Path) -> Mapping[str, int]:
     """Do what `singer-spark run` does; return the records by stream."""
     began = time.monotonic()
-    result = run_pipeline(load_pipeline(pipeline), report=lambda text: click.echo(f"   {text}"))
+    display = PlainDisplay(lambda text: click.echo(f"   {text}"))
+    result = run_pipeline(load_pipeline(pipeline), display=display)
     records, seconds = sum(result.records.values()), time.monotonic() - began
     click.echo(f"   Done! {records} records in {seconds:.0f} s")
     return result.records

@@ -1,12 +1,21 @@
 """Runs one pipeline: a tap and a target as processes, joined and watched.
 
+options      how a run differs from the usual one
+start        from which state it begins
 selection    which streams of the tap's catalog are read
 process      a child that cannot outlive the runner
 supervisor   what happens to the children, in the order in which it happens
 tally        how many records of which stream pass, without parsing them
+facts        what tap and target tell beside their messages, by stream
+usage        the memory of a tree of processes
+progress     how a run is shown while it goes
+meter        all that is measured while it goes
 transfer     the tap's messages to the target, the target's STATEs back
 commands     both commands told their part by private files
+versions     of the commands, without starting them
+secrets      kept out of what is written down
 record       what the run did, for its history
+advice       what its operator should know although it succeeded
 book         where state comes from and goes, under the lock
 files        state in files instead, for orchestrators
 run          one run, and the final STATE stored only after both exited 0
@@ -16,6 +25,17 @@ from __future__ import annotations
 
 from singer_spark.runner.commands import find_command
 from singer_spark.runner.files import StateFiles
+from singer_spark.runner.options import RunOptions, Window
+from singer_spark.runner.progress import Display, PlainDisplay
 from singer_spark.runner.run import RunResult, run_pipeline
 
-__all__ = ["RunResult", "StateFiles", "find_command", "run_pipeline"]
+__all__ = [
+    "Display",
+    "PlainDisplay",
+    "RunOptions",
+    "RunResult",
+    "StateFiles",
+    "Window",
+    "find_command",
+    "run_pipeline",
+]

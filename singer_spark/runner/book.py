@@ -6,7 +6,7 @@ state that the target had committed to beside it, as a checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -17,12 +17,15 @@ import click
 from singer_spark.errors import StateError
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.record import RunRecord
+from singer_spark.runner.start import WINDOW
 from singer_spark.runner.supervisor import Events, Failed
 from singer_spark.state import PipelineState, StateStore, create_state_store
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import BY_HAND, RunLock
 from singer_spark.state.objects import Expect
-from singer_spark.state.runs import save_run
+from singer_spark.state.runs import list_runs, save_run
+
+HISTORY_RUNS = 50
 
 
 class Book(Protocol):
@@ -38,6 +41,9 @@ class Book(Protocol):
 
     def resume(self) -> bool:
         """Start from the checkpoint of a failed run, where there is one."""
+
+    def history(self) -> Sequence[Mapping[str, Any]]:
+        """The records of the last runs, as far as they are known."""
 
     def finish(self, watermark: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """Store the final state and give it back; without one the old stays."""
@@ -66,6 +72,13 @@ class StoreBook:
         self.state = self.state if checkpoint is None else checkpoint
         return checkpoint is not None
 
+    def history(self) -> Sequence[Mapping[str, Any]]:
+        """Read the records of the last runs; a history that cannot be read is no obstacle."""
+        try:
+            return list_runs(self._store, self._lock.name, HISTORY_RUNS)
+        except StateError:
+            return ()
+
     def finish(self, watermark: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """Store the final state over what the run began with; without one the old stays."""
         self._lock.confirm()
@@ -82,7 +95,9 @@ class StoreBook:
         self._record.state_after = after.watermark
         self._record.close()
         try:
-            self._store.delete_checkpoint(self._lock.name)
+            # A window lies aside of the state, and so of the checkpoint that leads on from it.
+            if self._record.mode != WINDOW:
+                self._store.delete_checkpoint(self._lock.name)
             save_run(self._store, self._lock.name, self._record.to_dict())
         except StateError as error:
             raise StateError(

@@ -10,13 +10,15 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from uuid import uuid4
 
 from singer_spark.errors import ProtocolError, SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
+from singer_spark.report import REPORT_FILE
 from singer_spark.runner.selection import select_streams
+from singer_spark.runner.start import Start
 from singer_spark.runner.supervisor import ChildError, Children, Exited
 from singer_spark.runner.transfer import Command, Transfer
 
@@ -32,8 +34,24 @@ class Job:
     @property
     def env(self) -> dict[str, str]:
         """Tell tap and target whom they work for."""
-        names = {"SINGER_SPARK_PIPELINE": self.pipeline.name, "SINGER_SPARK_RUN_ID": self.run_id}
+        names = {
+            "SINGER_SPARK_PIPELINE": self.pipeline.name,
+            "SINGER_SPARK_RUN_ID": self.run_id,
+            REPORT_FILE: str(self.report_file),
+        }
         return {**os.environ, **names}
+
+    @property
+    def report_file(self) -> Path:
+        """Where tap and target tell facts."""
+        return self.folder / "report.jsonl"
+
+
+class Commands(NamedTuple):
+    """Both sides of a run."""
+
+    tap: Command
+    target: Command
 
 
 def find_command(key: str, plugin: Plugin) -> Command:
@@ -48,17 +66,24 @@ def find_command(key: str, plugin: Plugin) -> Command:
     return Command(Path(plugin.command).name, (path,))
 
 
-def transfer_all(job: Job, transfer: Transfer, state: Mapping[str, Any]) -> None:
+def find_commands(pipeline: Pipeline) -> Commands:
+    """Find the commands of both sides."""
+    return Commands(
+        find_command("source.tap", pipeline.tap),
+        find_command("destination.target", pipeline.target),
+    )
+
+
+def transfer_all(job: Job, transfer: Transfer, commands: Commands, start: Start) -> None:
     """Tell both commands their part by private files, then join them."""
-    tap = find_command("source.tap", job.pipeline.tap)
-    target = find_command("destination.target", job.pipeline.target)
-    tap = _with_file(job, tap, "--config", job.pipeline.tap.config)
-    target = _with_file(job, target, "--config", job.pipeline.target.config)
-    if job.pipeline.streams:
-        catalog = select_streams(_discover(job, transfer.children, tap), job.pipeline.streams)
+    pipeline = start.pipeline
+    tap = _with_file(job, commands.tap, "--config", pipeline.tap.config)
+    target = _with_file(job, commands.target, "--config", pipeline.target.config)
+    if pipeline.streams:
+        catalog = select_streams(_discover(job, transfer.children, tap), pipeline.streams)
         tap = _with_file(job, tap, "--catalog", catalog)
-    if state:
-        tap = _with_file(job, tap, "--state", state)
+    if start.state:
+        tap = _with_file(job, tap, "--state", start.state)
     transfer.run(tap, target, job.env)
 
 
@@ -80,7 +105,7 @@ def _discover(job: Job, children: Children, tap: Command) -> Any:
         pass
     children.end(child)
     if child.code:
-        raise ChildError(tap.name, child.code)
+        raise ChildError(child)
     try:
         return json.loads(path.read_bytes())
     except ValueError:

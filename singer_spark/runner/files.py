@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,10 @@ class FileBook:
     def resume(self) -> bool:
         """Files know of no failed run."""
         return False
+
+    def history(self) -> Sequence[Mapping[str, Any]]:
+        """Files keep no history."""
+        return ()
 
     def finish(self, watermark: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """Write the final state; without one that which was given."""

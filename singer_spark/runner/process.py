@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
@@ -22,6 +23,8 @@ import click
 from singer_spark.errors import SettingsError
 
 LOG_BLOCK = 64 * 2**10  # bytes; a longer log line is printed in pieces
+LOG_KEPT = 8 * 2**10  # bytes of the log's end, in which the reason of a failure stands
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 PR_SET_PDEATHSIG = 1
 _PRINTING = threading.Lock()
 
@@ -35,6 +38,7 @@ class Child:
         self.name = name
         self.code = 0
         self.exited = threading.Event()
+        self._log_end = b""
         self._watched = False
         self._readers: list[threading.Thread] = []
         try:
@@ -53,7 +57,7 @@ class Child:
         """Begin to print the child's log; report its end."""
         if not self._watched:
             self._watched = True
-            self.read_with(relay_log, self.name, self.process.stderr)
+            self.read_with(self._relay_log, self.process.stderr)
             threading.Thread(target=self._await_exit, args=(report,), daemon=True).start()
 
     def read_with(self, work: Callable[..., None], *arguments: Any) -> None:
@@ -85,17 +89,30 @@ class Child:
                 if pipe:
                     pipe.close()
 
+    @property
+    def reason(self) -> str:
+        """The line of the log that tells why it failed: its last error, else its last line."""
+        text = ESCAPES.sub("", self._log_end.decode(errors="replace"))
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith("Error: ")]
+        return (errors or lines or [""])[-1].removeprefix("Error: ")
+
     def _await_exit(self, report: Callable[[Child], None]) -> None:
         self.code = _exit_code(self.process)
         self.exited.set()
         report(self)
 
+    def _relay_log(self, source: IO[bytes]) -> None:
+        for block in relay_log(self.name, source):
+            self._log_end = (self._log_end + block)[-LOG_KEPT:]
 
-def relay_log(name: str, source: IO[bytes]) -> None:
+
+def relay_log(name: str, source: IO[bytes]) -> Iterator[bytes]:
     """Print what a child logs, each line after its name, for as long as it logs."""
     prefix = f"{name} | ".encode()
     rest = b""
     while block := os.read(source.fileno(), LOG_BLOCK):
+        yield block
         lines, line_break, rest = (rest + block).rpartition(b"\n")
         if not line_break and len(rest) >= LOG_BLOCK:
             lines, rest = rest, b""

@@ -5,17 +5,22 @@ from __future__ import annotations
 import platform
 import socket
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import click
 
 from singer_spark import __version__
+from singer_spark.health.lag import lag_seconds, watermarks
+from singer_spark.runner.facts import StreamFacts, find_mismatches
+from singer_spark.runner.supervisor import ChildError
 from singer_spark.state.holder import Holder
 
 EXIT_KILLED = 137  # what a shell tells of SIGKILL
+ERROR_KEPT = 500  # characters
+TOTALS = ("loaded", "inserted", "updated", "deleted", "quarantined", "late", "load_milliseconds")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,22 +29,40 @@ class RunRecord:
 
     pipeline: str
     run_id: str
+    mode: str | None = None
     state_before: Mapping[str, Any] = field(default_factory=dict)
     state_after: Mapping[str, Any] = field(default_factory=dict)
-    records: Mapping[str, int] = field(default_factory=dict)
+    streams: Mapping[str, StreamFacts] = field(default_factory=dict)
+    suggested_lookback: Mapping[str, int] = field(default_factory=dict)
     moved_bytes: int = 0
+    extract_milliseconds: int | None = None
+    peak_bytes: Mapping[str, int | None] = field(default_factory=dict)
+    versions: Mapping[str, str | None] = field(default_factory=dict)
+    compares: bool = True  # whether the target must account for all that the tap sent
     exit_code: int = 0
     error: str | None = None
     started_at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
     milliseconds: int = 0
     host: str = field(default_factory=socket.gethostname)
+    mask: Callable[[str], str] = field(default=str, repr=False)
     _begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def records(self) -> dict[str, int]:
+        """Records by stream."""
+        return {name: facts.rows for name, facts in self.streams.items()}
+
+    @property
+    def mismatches(self) -> dict[str, str]:
+        """Streams of which the target accounts for other rows than the tap sent."""
+        return find_mismatches(self.streams) if self.compares and not self.exit_code else {}
 
     def close(self, error: BaseException | None = None) -> None:
         """Note how and when the run ended; of an unplanned error only the kind is safe to tell."""
         self.milliseconds = round((time.monotonic() - self._begun) * 1000)
         if isinstance(error, click.ClickException):
-            self.exit_code, self.error = error.exit_code, error.format_message()
+            told = error.record if isinstance(error, ChildError) else error.format_message()
+            self.exit_code, self.error = error.exit_code, self.mask(told)[:ERROR_KEPT]
         elif error is not None:
             self.exit_code, self.error = 1, f"unexpected {type(error).__name__}"
 
@@ -60,25 +83,52 @@ class RunRecord:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the record as plain JSON values."""
+        """Give the record as plain JSON values; None is what nobody told."""
         finished_at = self.started_at + timedelta(milliseconds=self.milliseconds)
+        bookmarks = _bookmarks(self.state_after)
+        lags = {
+            stream: lag_seconds(watermark, finished_at)
+            for stream, watermark in watermarks(bookmarks, self.streams).items()
+        }
         return {
             "run_id": self.run_id,
             "pipeline": self.pipeline,
+            "mode": self.mode,
             "status": "failed" if self.exit_code else "succeeded",
             "exit_code": self.exit_code,
             "error": self.error,
             "started_at": self.started_at.isoformat(timespec="milliseconds"),
             "finished_at": finished_at.isoformat(timespec="milliseconds"),
             "milliseconds": self.milliseconds,
+            "extract_milliseconds": self.extract_milliseconds,
             "records": sum(self.records.values()),
+            **{name: _total(self.streams, name) for name in TOTALS},
             "bytes": self.moved_bytes,
-            "streams": {name: {"records": count} for name, count in self.records.items()},
+            "lag_seconds": max(lags.values(), default=None),
+            "mismatches": self.mismatches,
+            "streams": {
+                name: {
+                    **asdict(facts),
+                    "lag_seconds": lags.get(name),
+                    "suggested_lookback": self.suggested_lookback.get(name),
+                }
+                for name, facts in self.streams.items()
+            },
             "bookmarks_before": _bookmarks(self.state_before),
-            "bookmarks_after": _bookmarks(self.state_after),
+            "bookmarks_after": bookmarks,
+            "peak_memory_bytes": dict(self.peak_bytes),
             "host": self.host,
-            "versions": {"singer_spark": __version__, "python": platform.python_version()},
+            "versions": {
+                "singer_spark": __version__,
+                "python": platform.python_version(),
+                **self.versions,
+            },
         }
+
+
+def _total(streams: Mapping[str, StreamFacts], name: str) -> int | None:
+    known = [getattr(facts, name) for facts in streams.values()]
+    return sum(told) if (told := [count for count in known if count is not None]) else None
 
 
 def _bookmarks(state: Mapping[str, Any]) -> Any:

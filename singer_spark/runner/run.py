@@ -5,7 +5,7 @@ Only one run of a pipeline is active, and the stored state advances only after b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +16,19 @@ from typing import Any
 import click
 
 from singer_spark.pipeline import Pipeline
+from singer_spark.runner.advice import suggest_lookbacks, warnings_of
 from singer_spark.runner.book import Book, open_store_book
-from singer_spark.runner.commands import Job, transfer_all
-from singer_spark.runner.files import FileBook, StateFiles
+from singer_spark.runner.commands import Job, find_commands, transfer_all
+from singer_spark.runner.files import FileBook
+from singer_spark.runner.meter import Meter
+from singer_spark.runner.options import RunOptions
+from singer_spark.runner.progress import Display, PlainDisplay
 from singer_spark.runner.record import RunRecord
+from singer_spark.runner.secrets import mask
+from singer_spark.runner.start import Start, choose_start
 from singer_spark.runner.supervisor import Children, Events, caught_signals
 from singer_spark.runner.transfer import Transfer
+from singer_spark.runner.versions import version_of
 from singer_spark.state.holder import new_run_id
 
 
@@ -38,59 +45,68 @@ class RunResult:
 
 def run_pipeline(
     pipeline: Pipeline,
+    options: RunOptions | None = None,
     *,
-    full: bool = False,
-    resume: bool = False,
-    files: StateFiles | None = None,
-    report: Callable[[str], None] = click.echo,
+    display: Display | None = None,
 ) -> RunResult:
-    """Run a pipeline once.
-
-    `full` starts afresh but keeps the old state until it succeeded, `resume` starts where a failed
-    run got to, and `files` stand for the store.
-    """
-    report(f"Running: {pipeline.name}")
+    """Run a pipeline once."""
+    options, display = options or RunOptions(), display or PlainDisplay()
+    options.check()
+    display.say(f"Running: {pipeline.name}")
     events: Events = SimpleQueue()
-    record = RunRecord(pipeline=pipeline.name, run_id=new_run_id())
+    record = _new_record(pipeline)
     opened: AbstractContextManager[Book] = (
-        nullcontext(FileBook(files, record))
-        if files
-        else open_store_book(pipeline, record, events=events, report=report)
+        nullcontext(FileBook(options.files, record))
+        if options.files
+        else open_store_book(pipeline, record, events=events, report=display.say)
     )
-    with caught_signals(events), opened as book:
-        transfer = Transfer(Children(events, timeout=pipeline.timeout, quiet=book.quiet), report)
+    with (
+        caught_signals(events),
+        opened as book,
+        TemporaryDirectory(prefix="singer-spark-") as folder,
+    ):
+        job = Job(pipeline=pipeline, run_id=record.run_id, folder=Path(folder))
+        children = Children(events, timeout=pipeline.timeout, quiet=book.quiet)
+        transfer = Transfer(children, Meter(display, job.report_file))
+        advances = options.window is None
         try:
-            state = _choose_state(pipeline, book, full=full, resume=resume, report=report)
-            _move(pipeline, record, transfer, state)
-            after = book.finish(transfer.last_state)
+            start = choose_start(pipeline, book, options, display.say)
+            record.mode = start.mode
+            _move(job, record, transfer, start)
+            record.suggested_lookback = suggest_lookbacks(pipeline, record, book)
+            after = book.finish(transfer.last_state if advances else None)
         except Exception as error:
             record.close(error)
-            book.fail(transfer.last_state)
+            book.fail(transfer.last_state if advances else None)
             raise
+    for warning in warnings_of(record):
+        click.echo(f"Warning: {warning}", err=True)
     return RunResult(pipeline.name, record.run_id, record.records, after, record.to_dict())
 
 
-def _choose_state(
-    pipeline: Pipeline, book: Book, *, full: bool, resume: bool, report: Callable[[str], None]
-) -> Mapping[str, Any]:
-    if resume and book.resume():
-        report("Resuming (from the checkpoint of the failed run)")
-        return book.state
-    if full or not pipeline.incremental or not book.state:
-        return {}
-    report("Incremental mode (using previous checkpoint)")
-    return book.state
+def _new_record(pipeline: Pipeline) -> RunRecord:
+    configs = (pipeline.tap.config, pipeline.target.config)
+    return RunRecord(
+        pipeline=pipeline.name,
+        run_id=new_run_id(),
+        # Stream maps may drop and rename on the way.
+        compares=not pipeline.target.config.get("stream_maps"),
+        mask=lambda text: mask(text, *configs),
+    )
 
 
-def _move(
-    pipeline: Pipeline, record: RunRecord, transfer: Transfer, state: Mapping[str, Any]
-) -> None:
+def _move(job: Job, record: RunRecord, transfer: Transfer, start: Start) -> None:
     """Join tap and target, and note what passed even where they fail."""
-    with TemporaryDirectory(prefix="singer-spark-") as folder:
-        job = Job(pipeline=pipeline, run_id=record.run_id, folder=Path(folder))
-        try:
-            with transfer.children:
-                transfer_all(job, transfer, state)
-        finally:
-            record.records = dict(transfer.tally.counts)
-            record.moved_bytes = transfer.moved_bytes
+    commands = find_commands(start.pipeline)
+    meter = transfer.meter
+    try:
+        with transfer.children:
+            transfer_all(job, transfer, commands, start)
+    finally:
+        meter.look()
+        record.streams = meter.streams
+        record.moved_bytes = meter.moved_bytes
+        record.extract_milliseconds = meter.extract_milliseconds
+        sides = {"tap": commands.tap, "target": commands.target}
+        record.peak_bytes = {side: meter.peak_bytes.get(c.name) for side, c in sides.items()}
+        record.versions = {side: version_of(Path(c.argv[0])) for side, c in sides.items()}

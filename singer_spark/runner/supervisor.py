@@ -23,10 +23,18 @@ GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL
 class ChildError(SingerSparkError):
     """A tap or target failed. Its own log says why; the exit code is its own."""
 
-    def __init__(self, name: str, code: int) -> None:
+    def __init__(self, child: Child) -> None:
+        self._child, code = child, child.code
         how = f"was ended by signal {code - 128}" if code > 128 else f"failed with exit code {code}"
-        super().__init__(f"{name} {how}; its log above says why. The stored state is unchanged")
+        self._what = f"{child.name} {how}"
+        super().__init__(f"{self._what}; its log above says why. The stored state is unchanged")
         vars(self)["exit_code"] = code  # click reads the instance's; the class's is a constant
+
+    @property
+    def record(self) -> str:
+        """The line for those who do not see the log."""
+        reason = self._child.reason
+        return f"{self._what}: {reason}" if reason else self._what
 
 
 class StoppedError(SingerSparkError):
@@ -78,6 +86,11 @@ class Children:
         self._timeout = timeout
         self._until = time.monotonic() + (timeout or 0)
         self._children: list[Child] = []
+
+    @property
+    def alive(self) -> tuple[Child, ...]:
+        """The processes that have not been ended yet."""
+        return tuple(self._children)
 
     def __enter__(self) -> Children:
         return self

@@ -32,6 +32,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
+        self.batched: set[str] = set()  # streams whose records travel in files, uncounted
         self._streams: dict[bytes, str] = {}  # by head, all of them
         self._heads: dict[bytes, str] = {}  # the latest, each after a line break
         self._decoder = msgspec.json.Decoder(_Envelope)
@@ -95,6 +96,8 @@ class Tally:
             envelope = self._decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return  # the target will say what is wrong with it
+        if envelope.type == "BATCH":
+            self.batched.add(envelope.stream)
         if envelope.type in ("RECORD", "SCHEMA"):
             count = self.counts.get(envelope.stream, 0)
             self.counts[envelope.stream] = count + (envelope.type == "RECORD")

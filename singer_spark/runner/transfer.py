@@ -12,7 +12,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
@@ -21,13 +21,12 @@ import msgspec
 
 from singer_spark.errors import ProtocolError, SingerSparkError
 from singer_spark.runner import supervisor
+from singer_spark.runner.meter import Meter
 from singer_spark.runner.process import Child
 from singer_spark.runner.supervisor import ChildError, Children, Drained, Exited, Failed
-from singer_spark.runner.tally import Tally
 
 BLOCK_BYTES = 256 * 2**10
 PIPE_BYTES = 2**20  # what Linux allows everyone
-PROGRESS_SECONDS = 5.0
 _STATE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -40,14 +39,11 @@ class Command:
 
 
 class Transfer:
-    """A tap and a target joined once; its counts and last state are valid after a failure too."""
+    """A tap and a target joined once; what is measured, and the last state, outlive a failure."""
 
-    def __init__(self, children: Children, report: Callable[[str], None]) -> None:
-        self.tally = Tally()
-        self.moved_bytes = 0
+    def __init__(self, children: Children, meter: Meter) -> None:
         self.children = children
-        self._report = report
-        self._reported: dict[str, int] = {}
+        self.meter = meter
         self._state_line: bytes | None = None
         self._spoiled: SingerSparkError | None = None
 
@@ -61,6 +57,7 @@ class Transfer:
         target = self._start(target_command, env, stdin=subprocess.PIPE)
         tap = self._start(tap_command, env, stdin=subprocess.DEVNULL)
         source, sink, states = tap.process.stdout, target.process.stdin, target.process.stdout
+        self.meter.tap_started()
         _widen(source, sink)
         self.children.watch(target, tap)
         target.read_with(self._read_states, target.name, states)
@@ -72,7 +69,7 @@ class Transfer:
         self.children.end(target, tap)
         if self._spoiled:
             raise self._spoiled
-        self._show_progress()
+        self.meter.show()
 
     def _start(self, command: Command, env: Mapping[str, str], stdin: int) -> Child:
         pipes = {"stdin": stdin, "stdout": subprocess.PIPE}
@@ -90,7 +87,7 @@ class Transfer:
             elif event.child is target:
                 raise _early_end(target)
             elif tap.code:
-                raise ChildError(tap.name, tap.code)
+                raise ChildError(tap)
             else:
                 ended = True
 
@@ -98,18 +95,12 @@ class Transfer:
         while not target.exited.is_set():
             self._next_event()
         if target.code:
-            raise ChildError(target.name, target.code)
+            raise ChildError(target)
 
     def _next_event(self) -> Exited | Drained:
-        while (event := self.children.next_event(PROGRESS_SECONDS)) is None:
-            self._show_progress()
+        while (event := self.children.next_event(self.meter.tick_seconds)) is None:
+            self.meter.tick(self.children)
         return event
-
-    def _show_progress(self) -> None:
-        for stream, count in list(self.tally.counts.items()):
-            if count != self._reported.get(stream, 0):
-                self._report(f"{stream}: {count} records...")
-                self._reported[stream] = count
 
     def _pump(self, source: IO[bytes], sink: IO[bytes]) -> None:
         """Forward whole blocks; counting comes after, so that the target never waits for it."""
@@ -117,9 +108,8 @@ class Transfer:
         try:
             while block := os.read(source.fileno(), BLOCK_BYTES):
                 _write_all(sink.fileno(), block)
-                self.moved_bytes += len(block)
-                self.tally.feed(block)
-            self.tally.close()
+                self.meter.count(block)
+            self.meter.tap_ended()
             lost = False
         except BrokenPipeError:
             pass
@@ -144,7 +134,7 @@ class Transfer:
 
 def _early_end(target: Child) -> SingerSparkError:
     if target.exited.is_set() and target.code:
-        return ChildError(target.name, target.code)
+        return ChildError(target)
     return ProtocolError(
         f"{target.name} stopped reading before the tap had finished, yet reported no error; "
         "the stored state is unchanged"

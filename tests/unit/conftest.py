@@ -1,4 +1,4 @@
-"""What the unit tests share: the servers that state stores are tested on, one each per process."""
+"""What the unit tests share: a bench for the runner, a server that state stores are tested on."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ import os
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
+
+from tests.support.bench import Bench
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -136,7 +136,7 @@ class TestRun:
         assert out.count("\n") == 1
         assert result["state"] == {"bookmarks": {"public-orders": 340}}
         assert result["records"] == 340
-        assert result["streams"]["public-empty"] == {"records": 0}
+        assert result["streams"]["public-empty"]["records"] == 0
         assert err == "Running: orders\npublic-orders: 340 records...\n"
         write("tap-fake", "sys.exit(3)")
         assert finish("run", "orders", "--json")[:2] == (3, "")

@@ -15,7 +15,7 @@ from singer_spark.cli import main
 from singer_spark.cli.table import lay_out, tell_count, tell_duration
 from singer_spark.errors import StateError
 from singer_spark.pipeline import load_pipeline
-from singer_spark.runner import run_pipeline
+from singer_spark.runner import PlainDisplay, run_pipeline
 from singer_spark.runner.record import RunRecord
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state import PipelineState, create_state_store
@@ -58,7 +58,9 @@ def write(name, body):
 
 
 def run():
-    return run_pipeline(load_pipeline(Path("pipelines/p.yml")), report=lambda _: None)
+    return run_pipeline(
+        load_pipeline(Path("pipelines/p.yml")), display=PlainDisplay(lambda _: None)
+    )
 
 
 def records():
@@ -77,12 +79,13 @@ class TestRecord:
         assert record["status"] == "succeeded"
         assert (record["exit_code"], record["error"]) == (0, None)
         assert record["records"] == 3
-        assert record["streams"] == {"orders": {"records": 3}, "empty": {"records": 0}}
+        counts = {name: facts["records"] for name, facts in record["streams"].items()}
+        assert counts == {"orders": 3, "empty": 0}
         assert record["bytes"] > 200
         assert record["bookmarks_before"] == {"orders": 1}
         assert record["bookmarks_after"] == {"orders": 3}
         assert record["host"] == socket.gethostname()
-        assert set(record["versions"]) == {"singer_spark", "python"}
+        assert set(record["versions"]) == {"singer_spark", "python", "tap", "target"}
         started, finished = (
             datetime.fromisoformat(record[key]) for key in ("started_at", "finished_at")
         )

@@ -1,0 +1,110 @@
+"""What is known of each stream of a run: counted on the way, or told by tap and target.
+
+What nobody told is None, never 0: foreign taps and targets know nothing of our report.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from singer_spark.report import read_report
+from singer_spark.runner.tally import Tally
+
+
+@dataclass(slots=True)
+class StreamFacts:
+    """One stream; `records` is what the tap sent, None where batch files hide it."""
+
+    records: int | None = 0
+    loaded: int | None = None
+    inserted: int | None = None
+    updated: int | None = None
+    deleted: int | None = None
+    quarantined: int | None = None
+    commits: int | None = None
+    load_milliseconds: int | None = None
+    late: int | None = None
+    late_seconds: float | None = None
+    expected: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """The best count there is."""
+        return self.loaded or 0 if self.records is None else self.records
+
+    def learn(self, fact: Mapping[str, Any]) -> None:
+        """Take in one fact; kinds of a later version are passed over."""
+        match fact.get("kind"):
+            case "commit":
+                self._add(commits=1, loaded=fact.get("rows"))
+                self._add(load_milliseconds=fact.get("milliseconds"))
+                self._add(**{key: fact.get(key) for key in ("inserted", "updated", "deleted")})
+            case "quarantine":
+                self._add(quarantined=fact.get("rows"))
+            case "late":
+                self._add(late=fact.get("rows"))
+                worst = max(_number(fact.get("seconds")) or 0, self.late_seconds or 0)
+                self.late_seconds = round(worst, 3)
+            case "expected":
+                self._add(expected=fact.get("rows"))
+            case _:
+                pass
+
+    def _add(self, **counts: Any) -> None:
+        for name, count in counts.items():
+            if (number := _number(count)) is not None:
+                setattr(self, name, round((getattr(self, name) or 0) + number))
+
+
+class Facts:
+    """What tap and target have told so far, by stream."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+        self._streams: dict[str, StreamFacts] = defaultdict(StreamFacts)
+        self._target_tells = False
+
+    def refresh(self) -> None:
+        """Read what has been told since the last time."""
+        if not self._path.exists():
+            return
+        for place, fact in read_report(self._path, self._read):
+            self._read = place
+            stream = fact.get("stream")
+            if isinstance(stream, str):
+                self._streams[stream].learn(fact)
+                self._target_tells |= fact.get("kind") in ("commit", "quarantine")
+
+    def by_stream(self, tally: Tally) -> dict[str, StreamFacts]:
+        """Join what was told with what was counted, in the order of the tap's streams."""
+        names = dict.fromkeys([*tally.counts, *self._streams])
+        return {name: self._of(name, tally) for name in names}
+
+    def _of(self, name: str, tally: Tally) -> StreamFacts:
+        told = self._streams.get(name) or StreamFacts()
+        counted = None if name in tally.batched else tally.counts.get(name, 0)
+        if not self._target_tells:
+            return replace(told, records=counted)
+        # A target that tells of its commits has made none where it tells of none.
+        split = ("inserted", "updated", "deleted") if not told.commits else ()
+        filled = {key: getattr(told, key) or 0 for key in ("loaded", "quarantined", *split)}
+        return replace(told, records=counted, **filled)
+
+
+def find_mismatches(streams: Mapping[str, StreamFacts]) -> dict[str, str]:
+    """Tell where the target accounts for other rows than the tap sent."""
+    return {
+        name: f"the tap sent {facts.records} records, the target accounts for {accounted}"
+        for name, facts in streams.items()
+        if facts.records is not None and facts.loaded is not None
+        if (accounted := facts.loaded + (facts.quarantined or 0)) != facts.records
+    }
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -1,0 +1,37 @@
+"""Secrets of a pipeline, kept out of what is written down about it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+SECRET_NAME = re.compile(
+    r"pass(word|wd|phrase)?$|pwd|secret|token|credential|(api|access|private|account|sas)_?key"
+    r"|signature|auth$|dsn$|webhook",
+    re.IGNORECASE,
+)
+USER_INFO = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
+QUERY_SECRET = re.compile(r"(?i)(?<=[?&;])((?:pass\w*|pwd|secret\w*|token|\w*key)=)[^&;\s]+")
+MASKED = "***"
+SHORTEST = 4  # characters; masking every "a" would tell more than it hides
+
+
+def mask(text: str, *configs: Mapping[str, Any]) -> str:
+    """Hide what looks like a secret: values of settings and variables so named, parts of URLs."""
+    known = {value for config in (*configs, os.environ) for value in _secrets(config)}
+    for value in sorted(known, key=len, reverse=True):
+        text = text.replace(value, MASKED)
+    return QUERY_SECRET.sub(rf"\1{MASKED}", USER_INFO.sub(MASKED, text))
+
+
+def _secrets(value: Any, named: bool = False) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _secrets(item, named or bool(SECRET_NAME.search(str(name))))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _secrets(item, named)
+    elif named and isinstance(value, str) and len(value) >= SHORTEST:
+        yield value

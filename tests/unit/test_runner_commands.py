@@ -1,0 +1,110 @@
+"""The commands of a run: found, told their part in private, given their streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from singer_spark.errors import ProtocolError, SettingsError
+from singer_spark.pipeline.endpoints import Plugin
+from singer_spark.runner import find_command
+from singer_spark.runner.supervisor import ChildError
+from tests.support.bench import TAP, TARGET
+
+
+class TestSelection:
+    CATALOG = {
+        "streams": [
+            {
+                "tap_stream_id": "orders",
+                "metadata": [
+                    {"breadcrumb": [], "metadata": {"table-key-properties": ["id"]}},
+                    {"breadcrumb": ["properties", "id"], "metadata": {"inclusion": "automatic"}},
+                    {"breadcrumb": ["properties", "x"], "metadata": {"inclusion": "unsupported"}},
+                ],
+            },
+            {"stream": "users"},
+        ]
+    }
+
+    @pytest.fixture
+    def choosy(self, bench):
+        discover = f"if '--discover' in sys.argv: print({json.dumps(self.CATALOG)!r}); sys.exit()\n"
+        tell = (
+            'note("catalog", open(option("--catalog")).read() if option("--catalog") else "none")\n'
+        )
+        bench.write("tap-fake", discover + tell + TAP)
+        return bench
+
+    def test_chosen_streams_are_marked_and_no_others(self, choosy):
+        choosy.run(streams=("orders",))
+
+        orders, users = json.loads(choosy.note("catalog"))["streams"]
+        chosen = {tuple(node["breadcrumb"]): node["metadata"] for node in orders["metadata"]}
+        assert chosen == {
+            (): {"table-key-properties": ["id"], "selected": True},
+            ("properties", "id"): {"inclusion": "automatic", "selected": True},
+            ("properties", "x"): {"inclusion": "unsupported", "selected": False},
+        }
+        assert users["metadata"] == [{"breadcrumb": [], "metadata": {"selected": False}}]
+
+    def test_without_a_choice_the_tap_gets_no_catalog(self, choosy):
+        choosy.run()
+        assert choosy.note("catalog") == "none"
+
+    def test_an_unknown_stream_lists_those_there_are(self, choosy):
+        error = choosy.fail(SettingsError, streams=("orders", "nix", "nada"))
+        assert error.exit_code == 78
+        assert "offers no nada, nix; available: orders, users" in error.message
+        assert choosy.note("target-fake.pid") is None
+
+    def test_a_failing_discovery_keeps_its_exit_code(self, bench):
+        bench.write("tap-fake", "sys.exit(69)")
+        assert bench.fail(ChildError, streams=("x",)).exit_code == 69
+
+    @pytest.mark.parametrize("output", ["", "hello", "[]", '{"streams": 5}'])
+    def test_a_discovery_without_catalog_is_error_76(self, bench, output):
+        bench.write("tap-fake", f"print({output!r})")
+        assert bench.fail(ProtocolError, streams=("x",)).exit_code == 76
+
+
+class TestSecrets:
+    def test_secrets_travel_in_private_files_that_do_not_stay(self, bench, capfd):
+        spy = """
+path = option("--config")
+note("%s-seen", json.dumps({"argv": sys.argv, "path": path, "config": json.load(open(path)),
+    "file": os.stat(path).st_mode, "folder": os.stat(os.path.dirname(path)).st_mode}))
+"""
+        bench.write("tap-fake", spy % "tap" + TAP)
+        bench.write("target-fake", spy % "target" + TARGET + "sys.exit(1)")
+        error = bench.fail(ChildError)
+
+        for name in ("tap", "target"):
+            seen = json.loads(bench.note(f"{name}-seen"))
+            assert seen["config"] == {"password": "do-not-tell"}
+            assert "do-not-tell" not in str(seen["argv"])
+            assert stat.S_IMODE(seen["file"]) == 0o600
+            assert stat.S_IMODE(seen["folder"]) == 0o700
+            assert not Path(seen["path"]).parent.exists()
+        output = capfd.readouterr()
+        assert "do-not-tell" not in output.out + output.err + error.message + str(bench.lines)
+
+
+class TestCommands:
+    def test_a_command_is_found_beside_the_python_that_runs_us(self, bench, monkeypatch):
+        monkeypatch.setenv("PATH", os.defpath)
+        monkeypatch.setattr(sys, "executable", str(bench.folder / "python"))
+
+        command = find_command("source.tap", Plugin("tap-fake", {}))
+        assert command.argv == (str(bench.folder / "tap-fake"),)
+
+    def test_a_missing_command_says_what_to_install(self):
+        with pytest.raises(SettingsError, match="pip install tap-that-is-not-there") as caught:
+            find_command("source.tap", Plugin("tap-that-is-not-there", {}))
+        assert caught.value.exit_code == 78
+        assert caught.value.message.startswith("source.tap:")

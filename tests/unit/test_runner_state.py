@@ -1,0 +1,225 @@
+"""Where the state of a run comes from and goes: store, lock, checkpoint, files."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from singer_spark.errors import SettingsError, StateError
+from singer_spark.runner import StateFiles
+from singer_spark.runner.supervisor import ChildError
+from singer_spark.state import PipelineState, create_state_store
+from singer_spark.state.holder import Holder
+from singer_spark.state.lock import LockedError, LostLockError, locked
+from singer_spark.state.objects import Expect
+from tests.support.bench import TAP, TARGET, is_running
+
+
+class TestStateStoreTrouble:
+    def test_a_store_out_of_order_fails_before_anything_starts(self, bench):
+        (bench.folder / "state").write_text("a file")
+
+        assert bench.fail(StateError).exit_code == 74
+        assert bench.note("tap-fake.pid") is None
+
+    def test_a_bucket_that_does_not_exist_is_error_74(self, bench, monkeypatch):
+        server = ThreadedMotoServer(port=0, verbose=False)
+        server.start()
+        host, port = server.get_host_and_port()
+        for name, value in {
+            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }.items():
+            monkeypatch.setenv(name, value)
+        try:
+            assert bench.fail(StateError, state="s3://nowhere/state").exit_code == 74
+            boto3.client("s3").create_bucket(Bucket="lake")
+            bench.run(state="s3://lake/state")
+            assert create_state_store("s3://lake/state").get("p").run_count == 1
+        finally:
+            server.stop()
+
+    def test_a_state_that_cannot_be_stored_fails_the_run(self, bench, capfd):
+        bench.run()
+        bench.write(
+            "target-fake",
+            TARGET + 'subprocess.run(["rm", "-r", here + "/state"])\nnote("state", "now a file")',
+        )
+
+        assert bench.fail(StateError).exit_code == 74
+        assert "Warning: the checkpoint of this run is lost" in capfd.readouterr().err
+
+    def test_a_state_changed_during_the_run_is_not_overwritten(self, bench):
+        bench.run()
+        bench.write("target-fake", TARGET + 'note("state/p/state.json", \'{"edited": 1}\')')
+
+        error = bench.fail(StateError)
+        assert error.exit_code == 74
+        assert "changed by someone else" in error.message
+        assert bench.store.get("p").watermark == {"edited": 1}
+
+
+class TestLock:
+    def test_the_lock_is_held_during_the_run_and_gone_after_it(self, bench):
+        bench.write("tap-fake", 'note("held", open(here + "/state/p/lock").read())\n' + TAP)
+        result = bench.run()
+
+        assert json.loads(bench.note("held"))["run_id"] == result.run_id
+        assert not (bench.folder / "state/p/lock").exists()
+
+    def test_a_failed_run_leaves_no_lock(self, bench):
+        bench.write("tap-fake", "sys.exit(3)")
+        bench.fail(ChildError)
+        assert not (bench.folder / "state/p/lock").exists()
+
+    def test_a_second_run_is_refused_before_anything_starts(self, bench):
+        with locked(bench.store, "p"):
+            error = bench.fail(LockedError)
+
+        assert error.exit_code == 75
+        assert bench.note("tap-fake.pid") is None
+        assert bench.store.get("p") is None
+
+    @pytest.mark.parametrize("loss", ["os.remove(lock)", "open(lock, 'w').write(other)"])
+    def test_a_run_that_lost_its_lock_stores_neither_state_nor_checkpoint(self, bench, loss):
+        bench.store.save(PipelineState("p", {"old": 1}))
+        lose = f"""
+lock = here + "/state/p/lock"
+other = json.dumps({{**json.load(open(lock)), "run_id": "other"}})
+{loss}
+"""
+        bench.write("target-fake", TARGET + lose)
+        error = bench.fail(LostLockError)
+
+        assert error.exit_code == 75
+        assert bench.store.get("p").watermark == {"old": 1}
+        assert bench.store.get_checkpoint("p") is None
+        assert (bench.folder / "state/p/lock").exists() == ("remove" not in loss)
+
+    def test_a_lost_lock_ends_a_run_in_the_middle(self, bench, monkeypatch):
+        monkeypatch.setattr("singer_spark.state.lock.BEAT_SECONDS", 0.05)
+        # Removed without the store's own lock, so that a heartbeat may put it back.
+        remove = "while True:\n os.path.exists(lock) and os.remove(lock)\n time.sleep(0.01)"
+        bench.write("tap-fake", TAP + 'lock = here + "/state/p/lock"\n' + remove)
+
+        bench.fail(LostLockError)
+        assert not is_running(bench.note("tap-fake.pid"))
+
+    def test_the_lock_of_a_dead_run_is_taken_over(self, bench):
+        old = "2026-01-01T00:00:00+00:00"
+        dead = Holder(host="h", pid=1, run_id="dead", started_at=old, heartbeat_at=old)
+        bench.store.documents.write("p/lock", dead.to_dict(), Expect.ABSENT)
+        bench.run()
+
+        assert bench.lines[1].startswith("Took over the lock of a dead run (process 1 on h, run de")
+        assert bench.store.get("p").run_count == 1
+
+
+class TestResume:
+    @pytest.fixture
+    def failed(self, bench):
+        """A pipeline whose state is old and whose last run failed later."""
+        bench.store.save(PipelineState("p", {"bookmarks": {"orders": 1}}))
+        bench.store.save_checkpoint("p", {"bookmarks": {"orders": 2}})
+        return bench
+
+    def test_a_resumed_run_starts_from_the_checkpoint(self, failed):
+        failed.run(resume=True)
+
+        assert json.loads(failed.note("tap-state")) == {"bookmarks": {"orders": 2}}
+        assert "Resuming (from the checkpoint of the failed run)" in failed.lines
+        assert failed.store.get("p").watermark == {"bookmarks": {"orders": 3}}
+        assert failed.store.get_checkpoint("p") is None
+
+    def test_other_runs_start_from_the_state(self, failed):
+        failed.run()
+        assert json.loads(failed.note("tap-state")) == {"bookmarks": {"orders": 1}}
+
+    def test_without_a_checkpoint_it_is_a_plain_run(self, bench):
+        bench.store.save(PipelineState("p", {"old": 1}))
+        bench.run(resume=True)
+
+        assert json.loads(bench.note("tap-state")) == {"old": 1}
+        assert "Incremental mode (using previous checkpoint)" in bench.lines
+
+    def test_a_resumed_run_without_a_state_of_its_own_keeps_the_checkpoint_s(self, failed):
+        failed.write("target-fake", "for line in sys.stdin: pass")
+        failed.run(resume=True)
+
+        assert failed.store.get("p").watermark == {"bookmarks": {"orders": 2}}
+
+    def test_a_resumed_run_that_fails_too_leaves_the_state(self, failed):
+        failed.write("tap-fake", "sys.exit(3)")
+        failed.fail(ChildError, resume=True)
+
+        assert failed.store.get("p").watermark == {"bookmarks": {"orders": 1}}
+        assert failed.store.get_checkpoint("p") == {"bookmarks": {"orders": 2}}
+
+    def test_a_damaged_checkpoint_is_error_74(self, failed):
+        (failed.folder / "state/p/checkpoint.json").write_text("?")
+
+        assert "checkpoint.json is damaged" in failed.fail(StateError, resume=True).message
+        assert failed.note("tap-fake.pid") is None
+
+
+class TestStateFiles:
+    @pytest.fixture
+    def given(self, bench):
+        path = bench.folder / "in.json"
+        path.write_text('{"old": 1}')
+        return path
+
+    @pytest.fixture
+    def result(self, bench):
+        return bench.folder / "out.json"
+
+    def test_state_goes_from_file_to_file_and_no_store_is_used(self, bench, given, result):
+        done = bench.run(files=StateFiles(given, result))
+
+        assert json.loads(bench.note("tap-state")) == {"old": 1}
+        assert json.loads(result.read_text()) == done.state == {"bookmarks": {"orders": 3}}
+        assert not (bench.folder / "state").exists()
+
+    def test_one_file_may_be_both_and_a_first_run_has_none(self, bench, result):
+        bench.run(files=StateFiles(None, result))
+        assert bench.note("tap-state") == "none"
+        bench.run(files=StateFiles(result, result))
+        assert json.loads(bench.note("tap-state")) == {"bookmarks": {"orders": 3}}
+
+    def test_a_target_without_a_state_hands_the_given_one_on(self, bench, given, result):
+        bench.write("target-fake", "for line in sys.stdin: pass")
+        bench.run(files=StateFiles(given, result))
+        assert json.loads(result.read_text()) == {"old": 1}
+
+    def test_a_failed_run_leaves_the_file_alone(self, bench, given, result):
+        result.write_text("before")
+        bench.write("tap-fake", TAP + "sys.exit(3)")
+        bench.fail(ChildError, files=StateFiles(given, result))
+        assert result.read_text() == "before"
+
+    def test_what_cannot_be_written_fails_before_anything_starts(self, bench):
+        for path in (bench.folder, bench.folder / "none" / "out.json"):
+            assert "--state-out" in bench.fail(SettingsError, files=StateFiles(None, path)).message
+        assert bench.note("tap-fake.pid") is None
+
+    def test_what_cannot_be_read_is_told(self, bench, given, result):
+        missing = StateFiles(bench.folder / "none.json", result)
+        assert "leave it out" in bench.fail(SettingsError, files=missing).message
+        given.write_text("[]")
+        error = bench.fail(StateError, files=StateFiles(given, result))
+        assert "in.json is no Singer state" in error.message
+
+    def test_a_pipe_is_written_to_and_not_replaced(self, bench):
+        pipe = bench.folder / "pipe"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        bench.run(files=StateFiles(None, pipe))
+
+        assert json.loads(os.read(reader, 1000)) == {"bookmarks": {"orders": 3}}
+        os.close(reader)
