@@ -10,17 +10,19 @@ import json
 import logging
 import os
 import shlex
+import socket
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from singer_spark import jars
-from singer_spark.errors import SettingsError
+from singer_spark.errors import SettingsError, TransientError
 from singer_spark.settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 SPARK_ERRORS = (PySparkException, Py4JError)
 
 _MAX_MEMORY_MB = 4096
+_CONNECT_PORT = 15002
 # Spark's generated code for a wide row is one huge method, which Java would only interpret:
 # twice as slow at nine columns.
 _JIT = "-XX:-DontCompileHugeMethods"
@@ -81,6 +84,7 @@ def isolated(spark: SparkSession) -> SparkSession:
 def _connect(settings: SparkSettings) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    _check_reachable(str(settings.remote))
     try:
         builder = SparkSession.builder.remote(str(settings.remote))  # noqa: TID251
         for key, value in {**settings.conf, **_FIXED_CONF}.items():
@@ -89,6 +93,18 @@ def _connect(settings: SparkSettings) -> SparkSession:
     except ImportError as error:
         raise SettingsError(
             "spark_remote needs Spark Connect's client: pip install 'singer-spark[connect]'"
+        ) from error
+
+
+def _check_reachable(remote: str) -> None:
+    """Ask for a connection first: the client itself would try for ten minutes."""
+    url = urlsplit(remote)
+    try:
+        socket.create_connection((url.hostname, url.port or _CONNECT_PORT), timeout=10).close()
+    except (OSError, ValueError) as error:
+        raise TransientError(
+            f"spark_remote: no Spark Connect server answers at {url.hostname} ({error}); "
+            "start it, or correct the address"
         ) from error
 
 
