@@ -1,4 +1,4 @@
-"""A segment into a DataFrame: typed, with one row per key where the stream has one."""
+"""A segment into a DataFrame of typed columns."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.window import Window
 
 from singer_spark.names import literal, quote
 from target_spark_delta.spool import (
     CARRIED,
     LINE_NUMBER,
     RECEIVED,
-    KeyFacts,
-    Range,
     Segment,
 )
 from target_spark_delta.validation import DELETED_AT
@@ -25,7 +21,6 @@ from target_spark_delta.values import typed, wire_type
 
 _CORRUPT = "!"
 _PIECE_BYTES = 64 * 2**20
-_ORDERED = (T.IntegralType, T.DecimalType, T.StringType, T.DateType, T.TimestampType)
 # A record whose shape is another than declared, such as a number in an array's place.
 _IS_SOUND = (
     f"if({quote(_CORRUPT)} is null, true, raise_error(concat('line ', {quote(LINE_NUMBER)}, "
@@ -155,44 +150,3 @@ def _columns(fields: Sequence[T.StructField], shape: Shape) -> dict[str, str]:
         elif name != DELETED_AT:
             columns[name] = _METADATA_SQL[name]
     return columns
-
-
-def key_facts(rows: DataFrame, keys: Sequence[str]) -> KeyFacts:
-    """Count the rows and the different keys, and find the range of each key that has an order."""
-    ordered = [key for key in keys if isinstance(rows.schema[key].dataType, _ORDERED)]
-    counts = rows.groupBy(*map(quote, keys)).agg(F.count("*").alias("\0rows"))
-    aggregates = ["sum(`\0rows`)", "count(*)"]
-    for key in map(quote, ordered):
-        low, high = f"cast(min({key}) as string)", f"cast(max({key}) as string)"
-        aggregates += [low, high, f"count_if({key} is null)"]
-    table = counts.selectExpr(*aggregates).toArrow()
-    total, distinct, *values = (column[0].as_py() for column in table.columns)
-    ranges = {key: Range(*values[3 * i : 3 * i + 3]) for i, key in enumerate(ordered)}
-    return KeyFacts(total or 0, distinct, ranges)
-
-
-def latest_per_key(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Keep the last record of each key."""
-    newest_first = Window.partitionBy(*map(quote, keys)).orderBy(F.col(quote(LINE_NUMBER)).desc())
-    ranked = rows.withColumn("\0rank", F.row_number().over(newest_first))
-    return ranked.where("`\0rank` = 1").drop("\0rank")
-
-
-def folded_per_key(rows: DataFrame, keys: Sequence[str], shape: Shape) -> DataFrame:
-    """Fold the records of each key into one row, each column from the last record that carries it.
-
-    Every column that is no key becomes a struct of one field, null where no record carries it.
-    """
-    carried = quote(CARRIED)
-    always = set(shape.metadata) - {DELETED_AT}
-    values = [
-        F.expr(
-            f"max_by(named_struct('v', {quote(name)}), {quote(LINE_NUMBER)}) filter (where "
-            f"{carried} is null or array_contains({carried}, {literal(name)}) "
-            f"or {str(name in always).lower()})"
-        ).alias(name)
-        for name in shape.columns
-        if name not in keys
-    ]
-    last = F.max(quote(LINE_NUMBER)).alias(LINE_NUMBER)
-    return rows.groupBy(*map(quote, keys)).agg(last, *values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,20 +14,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from singer_spark.errors import RecordError, SingerSparkError
-from singer_spark.names import quote
+from singer_spark.report import report
 from singer_spark.session import SPARK_ERRORS
-from target_spark_delta import merge, table
-from target_spark_delta.frame import (
-    METADATA,
-    TABLE_VERSION,
-    Shape,
-    empty_staging,
-    folded_per_key,
-    key_facts,
-    latest_per_key,
-    read_segment,
-)
-from target_spark_delta.merge import Commit, Upsert
+from target_spark_delta import table
+from target_spark_delta.commit import Commit, Counts, describe_commits
+from target_spark_delta.frame import METADATA, TABLE_VERSION, Shape, empty_staging, read_segment
+from target_spark_delta.methods import METHODS, Batch, versions
+from target_spark_delta.options import StreamSettings
 from target_spark_delta.settings import Settings
 from target_spark_delta.spool import Segment
 from target_spark_delta.validation import DELETED_AT
@@ -42,9 +36,19 @@ class Destination:
     table: table.Table
     declared: T.StructType
     keys: tuple[str, ...]
-    appends: bool
-    allow_rewrite: bool
+    options: StreamSettings
     settings: Settings
+
+    @property
+    def method(self) -> str:
+        """Name the load method; without a key there is nothing to upsert by."""
+        method = self.options.load_method
+        return "append-only" if method == "upsert" and not self.keys else method
+
+    @property
+    def appends(self) -> bool:
+        """Say whether every record becomes a row of its own."""
+        return self.method == "append-only"
 
     @property
     def staging(self) -> str | None:
@@ -52,67 +56,59 @@ class Destination:
         settings = self.settings
         return None if settings.spark.is_local else f"{settings.path}/_singer_spark/spool"
 
-    @property
-    def removes(self) -> bool:
-        """Say whether deletions remove rows."""
-        return self.settings.hard_delete and not self.appends
+    def removes(self, segment: Segment) -> bool:
+        """Say whether a segment's deletions remove rows."""
+        return segment.has_deletions and self.settings.hard_delete and not self.appends
 
 
 def load_segment(
     spark: SparkSession, destination: Destination, segment: Segment, commit: Commit
 ) -> None:
     """Commit a segment's records."""
-    with explained(destination.stream):
-        merge.describe_commits(spark, replace(commit, batch=None, rows=None, state=None))
+    with explained(destination.stream), reported(destination.stream, segment.rows) as told:
+        describe_commits(spark, replace(commit, batch=None, rows=None, state=None))
         before = destination.table.schema(spark)
         metadata = _metadata(destination, segment, before)
         schema = _fitting_table(spark, destination, metadata, before)
-        merge.describe_commits(spark, commit)
-        has_flag = destination.removes and segment.has_deletions
+        describe_commits(spark, commit)
         shape = Shape(
             declared=destination.declared,
-            metadata=[*metadata, DELETED_AT]
-            if has_flag and DELETED_AT not in (*metadata, *destination.declared.names)
-            else metadata,
+            metadata=_with_flag(destination, segment, metadata),
             table=schema,
             run_id=commit.run_id,
             batched_at=utc_now(),
         )
-        _write(spark, destination, segment, shape, is_new=before is None)
+        batch = _batch(spark, destination, segment, shape, is_new=before is None)
+        told.append(METHODS[destination.method](spark, batch))
         empty_staging(spark, segment, destination.staging)
 
 
-def _write(
+def _batch(
     spark: SparkSession, destination: Destination, segment: Segment, shape: Shape, *, is_new: bool
-) -> None:
+) -> Batch:
     known = {name.lower() for name in shape.table.names}
-    columns = [name for name in shape.columns if name.lower() in known]
-    quoted = [quote(name) for name in columns]
-    rows = read_segment(spark, segment, shape, staging=destination.staging)
-    if destination.appends:
-        merge.append(destination.table, rows.select(*quoted))
-        return
-    facts = segment.facts or key_facts(rows, destination.keys)
-    if segment.is_partial:
-        rows = folded_per_key(rows, destination.keys, shape)
-    elif facts.keys < facts.rows:
-        rows = latest_per_key(rows, destination.keys)
-    if is_new and not segment.is_partial:
-        merge.append(destination.table, rows.select(*quoted))
-        return
-    batch = Upsert(
-        rows=rows,
+    return Batch(
+        rows=read_segment(spark, segment, shape, staging=destination.staging),
+        count=segment.rows,
+        columns=[name for name in shape.columns if name.lower() in known],
+        always=set(shape.metadata) - {DELETED_AT},
         keys=destination.keys,
-        columns=columns,
-        types=shape.table,
-        ranges=facts.ranges,
-        count=facts.keys,
-        folded=segment.is_partial,
-        delete=destination.removes and segment.has_deletions,
+        facts=segment.facts,
+        table=destination.table,
+        schema=shape.table,
+        is_new=is_new,
+        is_partial=segment.is_partial,
+        removes=destination.removes(segment),
         skip_unchanged=destination.settings.skip_unchanged,
+        options=destination.options,
     )
-    if not merge.upsert(spark, destination.table, batch):
-        logger.info("%s: nothing changed, no commit", destination.stream)
+
+
+def _with_flag(destination: Destination, segment: Segment, metadata: list[str]) -> list[str]:
+    """Add the mark of a deletion where it decides what goes, though the table does not keep it."""
+    known = {*metadata, *destination.declared.names}
+    flagged = destination.removes(segment) and DELETED_AT not in known
+    return [*metadata, DELETED_AT] if flagged else metadata
 
 
 def _metadata(destination: Destination, segment: Segment, before: T.StructType | None) -> list[str]:
@@ -121,7 +117,7 @@ def _metadata(destination: Destination, segment: Segment, before: T.StructType |
     needed = set(METADATA) if destination.settings.add_record_metadata else set()
     if segment.has_versions or TABLE_VERSION in present:
         needed.add(TABLE_VERSION)
-    if DELETED_AT in present or (segment.has_deletions and not destination.removes):
+    if DELETED_AT in present or (segment.has_deletions and not destination.removes(segment)):
         needed.add(DELETED_AT)
     return [name for name in METADATA if name in needed - set(destination.declared.names)]
 
@@ -143,7 +139,7 @@ def _fitting_table(
         destination.table,
         incoming,
         freeze=destination.settings.freeze,
-        allow_rewrite=destination.allow_rewrite,
+        allow_rewrite=destination.options.allow_rewrite,
     )
 
 
@@ -151,8 +147,8 @@ def activate_version(
     spark: SparkSession, destination: Destination, version: int, commit: Commit
 ) -> None:
     """Retire the rows of older versions."""
-    with explained(destination.stream):
-        merge.describe_commits(spark, commit)
+    with explained(destination.stream), reported(destination.stream, 0) as told:
+        describe_commits(spark, commit)
         schema = destination.table.schema(spark)
         if schema is None or TABLE_VERSION not in schema.names:
             return
@@ -160,12 +156,34 @@ def activate_version(
         if not hard and DELETED_AT not in schema.names:
             marker = T.StructType([T.StructField(DELETED_AT, T.TimestampType())])
             table.adapt(spark, destination.table, marker)
-        merge.retire_versions(spark, destination.table, version, hard=hard, deleted_at=utc_now())
+        told.append(
+            versions.retire(spark, destination.table, version, hard=hard, deleted_at=utc_now())
+        )
 
 
 def utc_now() -> str:
     """Return the time as Spark reads it."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f+00:00")
+
+
+@contextmanager
+def reported(stream: str, rows: int) -> Iterator[list[Counts]]:
+    """Tell the runner what has become of so many records, once that is committed."""
+    started = time.monotonic()
+    told: list[Counts] = []
+    yield told
+    for counts in told:
+        report(
+            "commit",
+            stream,
+            rows=rows,
+            inserted=counts.inserted,
+            updated=counts.updated,
+            deleted=counts.deleted,
+            milliseconds=round((time.monotonic() - started) * 1000),
+        )
+        if rows and not counts:
+            logger.info("%s: nothing changed, no commit", stream)
 
 
 @contextmanager

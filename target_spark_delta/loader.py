@@ -24,12 +24,19 @@ class Loader:
     """Runs the jobs of each stream one after another, each stream in a session of its own.
 
     Args:
-        open_session: Makes a session; called in the background, for the first job of a stream.
+        engine: Returns the process's session, started at the first call; called in the background.
+        isolate: Makes a session of its own for a stream, on that engine.
         parallelism: How many streams are worked on at the same time.
     """
 
-    def __init__(self, open_session: Callable[[], SparkSession], parallelism: int) -> None:
-        self._open_session = open_session
+    def __init__(
+        self,
+        engine: Callable[[], SparkSession],
+        isolate: Callable[[SparkSession], SparkSession],
+        parallelism: int,
+    ) -> None:
+        self._engine = engine
+        self._isolate = isolate
         self._parallelism = parallelism
         self._lanes: dict[str, _Lane] = {}
         self._lock = threading.Condition()
@@ -84,7 +91,7 @@ class Loader:
 
     def _start_engine(self) -> None:
         try:
-            self._open_session()
+            self._engine()
         except BaseException as error:  # noqa: BLE001 - carried to the thread that reads
             with self._lock:
                 self._error = self._error or error
@@ -101,7 +108,7 @@ class Loader:
             number, job = lane.jobs.popleft()
             error: BaseException | None = None
             try:
-                lane.session = lane.session or self._open_session()
+                lane.session = lane.session or self._isolate(self._engine())
                 job(lane.session)
             except BaseException as raised:  # noqa: BLE001 - carried to the thread that reads
                 error = raised

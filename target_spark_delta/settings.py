@@ -10,15 +10,7 @@ from singer_sdk import typing as th
 
 from singer_spark.names import merged_options
 from singer_spark.settings import SPARK, SparkSettings
-
-LOAD_METHODS = ("upsert", "append-only")
-_STREAM_OPTIONS = th.ObjectType(
-    th.Property("load_method", th.StringType(allowed_values=list(LOAD_METHODS))),
-    th.Property("key_properties", th.ArrayType(th.StringType)),
-    th.Property("partial_records", th.BooleanType),
-    th.Property("allow_rewrite", th.BooleanType),
-    additional_properties=False,
-)
+from target_spark_delta.options import LOAD_METHODS, STREAM_OPTIONS, StreamSettings
 
 CONFIG_JSONSCHEMA = th.PropertiesList(
     th.Property(
@@ -108,7 +100,7 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
     ),
     th.Property(
         "stream_options",
-        th.ObjectType(additional_properties=_STREAM_OPTIONS),
+        th.ObjectType(additional_properties=STREAM_OPTIONS),
         default={},
         title="Options by stream",
         description=(
@@ -159,16 +151,6 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
     ),
     *SPARK,
 ).to_dict()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamSettings:
-    """What holds for one stream."""
-
-    load_method: str
-    key_properties: tuple[str, ...] | None
-    partial_records: bool
-    allow_rewrite: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,10 +205,4 @@ class Settings:
     def for_stream(self, stream: str) -> StreamSettings:
         """Return what holds for a stream."""
         options = merged_options(stream, self.stream_options)
-        keys = options.get("key_properties")
-        return StreamSettings(
-            load_method=options.get("load_method", self.load_method),
-            key_properties=None if keys is None else tuple(keys),
-            partial_records=options.get("partial_records", False),
-            allow_rewrite=options.get("allow_rewrite", False),
-        )
+        return StreamSettings.from_options({"load_method": self.load_method, **options})

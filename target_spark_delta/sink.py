@@ -47,8 +47,7 @@ class SparkDeltaSink:
         self.segment: Segment | None = None
         self.last_line = 0
         self.versions: set[int] = set()
-        options = destination.settings.for_stream(destination.stream)
-        self._partial_records = options.partial_records
+        self._partial_records = destination.options.partial_records
         self._settings = destination.settings
         self._check = validator.check
         self._most_rows = self._settings.batch_size_rows
@@ -149,8 +148,7 @@ def destination_of(
         table=Table.of_stream(settings.path, settings.schema, stream),
         declared=to_struct(resolved),
         keys=chosen,
-        appends=options.load_method == "append-only" or not chosen,
-        allow_rewrite=options.allow_rewrite,
+        options=options,
         settings=settings,
     )
     return destination, resolved

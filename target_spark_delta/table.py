@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import types as T
+from typing_extensions import override
 
 from singer_spark.datatype import to_ddl
 from singer_spark.errors import SchemaError
@@ -42,6 +43,15 @@ class Table:
     def sql(self) -> str:
         """Name the table in SQL."""
         return f"delta.{quote(self.path)}"
+
+    @override
+    def __str__(self) -> str:
+        """Name the table in a message."""
+        return self.path
+
+    def save(self, writer: DataFrameWriter) -> None:
+        """Write rows to the table."""
+        writer.save(self.path)
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """Return the table's rows."""
@@ -99,7 +109,7 @@ def adapt(
     if needed and freeze:
         listed = ", ".join(".".join(change.path) for change in needed)
         raise SchemaError(
-            f"{table.path}: the schema would change ({listed}) and schema_changes is freeze; "
+            f"{table}: the schema would change ({listed}) and schema_changes is freeze; "
             "change the table or set schema_changes to evolve"
         )
     added = [change for change in needed if isinstance(change, AddColumn)]
@@ -115,7 +125,7 @@ def _add_columns(spark: SparkSession, table: Table, added: Sequence[AddColumn]) 
     if any(_NEEDS_MAPPING.search(change.path[-1]) for change in added):
         spark.sql(f"alter table {table.sql} set {_properties(_MAPPING)}")
     columns = ", ".join(f"{quote_path(*change.path)} {to_ddl(change.datatype)}" for change in added)
-    logger.info("%s: adding %s", table.path, _listed(added))
+    logger.info("%s: adding %s", table, _listed(added))
     spark.sql(f"alter table {table.sql} add columns ({columns})")
 
 
@@ -134,10 +144,10 @@ def _widen(
             spark.sql(f"alter table {table.sql} alter column {path} type {after}")
         return
     size = detail["sizeInBytes"] or 0
-    logger.info("%s: rewriting %d bytes to widen %s", table.path, size, _listed(widened))
+    logger.info("%s: rewriting %d bytes to widen %s", table, size, _listed(widened))
     if size > _REWRITE_LIMIT_BYTES and not allow_rewrite:
         raise SchemaError(
-            f"{table.path}: {_listed(widened)} must be widened, which rewrites "
+            f"{table}: {_listed(widened)} must be widened, which rewrites "
             f"{size / 1e9:.0f} GB; set allow_rewrite: true in stream_options to let it"
         )
     columns = [
@@ -146,7 +156,7 @@ def _widen(
     ]
     writer = table.rows(spark).selectExpr(*columns).write.format("delta").mode("overwrite")
     partitions = detail["partitionColumns"]
-    writer.option("overwriteSchema", "true").partitionBy(*partitions).save(table.path)
+    table.save(writer.option("overwriteSchema", "true").partitionBy(*partitions))
 
 
 def _listed(listed: Iterable[Change]) -> str:

@@ -29,9 +29,9 @@ from singer_spark.names import table_name
 from singer_spark.plugin import SparkPlugin
 from singer_spark.session import isolated, open_session
 from target_spark_delta.checkpoint import Checkpoints, is_resumable, state_of
+from target_spark_delta.commit import Commit
 from target_spark_delta.load import Destination, activate_version, load_segment
 from target_spark_delta.loader import Loader
-from target_spark_delta.merge import Commit
 from target_spark_delta.messages import Message, MessageReader
 from target_spark_delta.settings import CONFIG_JSONSCHEMA, Settings
 from target_spark_delta.sink import SparkDeltaSink, destination_of
@@ -77,7 +77,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._checkpoints = Checkpoints()
         self._state: bytes | None = None
         self._state_line = 0
-        self._loader = Loader(self._session, self._settings.parallelism)
+        self._loader = Loader(self._engine, self._isolate, self._settings.parallelism)
         self.message_reader.on_tick = self._tick
         self.message_reader.on_failure = self._settle
 
@@ -87,10 +87,12 @@ class TargetSparkDelta(SparkPlugin, Target):
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         return Path(folder)
 
-    def _session(self) -> SparkSession:
-        settings = self._settings
-        session = isolated(open_session(settings.spark, urls=[settings.path]))
-        session.conf.set("spark.sql.parquet.compression.codec", settings.compression)
+    def _engine(self) -> SparkSession:
+        return open_session(self._settings.spark, urls=[self._settings.path])
+
+    def _isolate(self, engine: SparkSession) -> SparkSession:
+        session = isolated(engine)
+        session.conf.set("spark.sql.parquet.compression.codec", self._settings.compression)
         return session
 
     @override

@@ -1,0 +1,91 @@
+"""The only module that commits rows: each call makes one Delta version."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+
+from singer_spark.errors import TransientError
+from singer_spark.session import SPARK_ERRORS
+from target_spark_delta.table import Table
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_ATTEMPTS = 5
+# What Delta says of a commit that another writer overtook.
+_OVERTAKEN = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What a commit says of itself, in its `userMetadata`."""
+
+    pipeline: str | None
+    run_id: str
+    stream: str
+    batch: int | None = None
+    rows: int | None = None
+    state: Any = None
+
+    def to_json(self) -> str:
+        """Write it as JSON."""
+        return json.dumps({name: getattr(self, name) for name in self.__slots__})
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many rows a commit changed."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    def __bool__(self) -> bool:
+        """Say whether anything changed."""
+        return bool(self.inserted or self.updated or self.deleted)
+
+
+def describe_commits(spark: SparkSession, commit: Commit) -> None:
+    """Make the session's commits carry this."""
+    spark.conf.set(_USER_METADATA, commit.to_json())
+
+
+def append(table: Table, rows: DataFrame, count: int) -> Counts:
+    """Add the rows, of which there are so many."""
+    with_retry(table, lambda: table.save(rows.write.format("delta").mode("append")))
+    return Counts(inserted=count)
+
+
+def execute(spark: SparkSession, table: Table, statement: str) -> Counts:
+    """Run a MERGE, DELETE or UPDATE and return what it says it changed."""
+    told = with_retry(table, lambda: spark.sql(statement)).toArrow()
+    numbers = {name: told[name][0].as_py() or 0 for name in told.column_names}
+    if "num_inserted_rows" in numbers:
+        return Counts(
+            numbers["num_inserted_rows"], numbers["num_updated_rows"], numbers["num_deleted_rows"]
+        )
+    affected = numbers.get("num_affected_rows", 0)
+    return Counts(deleted=affected) if statement.startswith("delete") else Counts(updated=affected)
+
+
+def with_retry(table: Table, action: Callable[[], _T]) -> _T:
+    """Repeat a commit that lost a race against another writer."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return action()
+        except SPARK_ERRORS as error:
+            if not any(condition in str(error) for condition in _OVERTAKEN):
+                raise
+            logger.warning("%s: another writer was faster, trying again", table)
+            time.sleep(2**attempt / 4)
+    raise TransientError(
+        f"{table}: another writer commits to it all the time; run again when it has finished"
+    )

@@ -1,0 +1,23 @@
+"""How the rows of a batch become the rows of a table: one module per load method.
+
+A method decides; `commit` writes. Each makes one commit per batch, or none if nothing is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from target_spark_delta.commit import Counts
+from target_spark_delta.methods import append, upsert
+from target_spark_delta.methods.batch import Batch
+
+Method = Callable[[SparkSession, Batch], Counts]
+
+METHODS: dict[str, Method] = {
+    "append-only": append.write,
+    "upsert": upsert.write,
+}
+
+__all__ = ["METHODS", "Batch"]

@@ -1,0 +1,185 @@
+"""Rows with one row per key into a MERGE that reads and rewrites as little as it can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+from pyspark.storagelevel import StorageLevel
+
+from singer_spark.names import literal, quote
+from target_spark_delta import commit
+from target_spark_delta.commit import Counts
+from target_spark_delta.frame import TABLE_VERSION
+from target_spark_delta.methods.keyed import carries
+from target_spark_delta.spool import Range
+from target_spark_delta.table import Table
+from target_spark_delta.validation import DELETED_AT
+
+_MATERIALIZE_SOURCE = "spark.databricks.delta.merge.materializeSource"
+_JSON_OPTIONS = (
+    "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", "
+    "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Rows to merge, one per key.
+
+    In the SQL here `t` is the table and `s` the rows.
+
+    Args:
+        rows: The rows; where `folded`, each column that is no key has one beside it that tells
+            whether the row carries it.
+        count: How many rows there are.
+        keys: The key columns.
+        columns: The columns to write.
+        schema: The table's schema.
+        ranges: The least and the greatest value of each key that has an order, and its nulls.
+        folded: Whether rows may carry only some of their columns.
+        removed: SQL that says whether the row is to be removed, None where none is.
+        skip_unchanged: Whether rows that are equal are left alone.
+    """
+
+    rows: DataFrame
+    count: int
+    keys: Sequence[str]
+    columns: Sequence[str]
+    schema: T.StructType
+    ranges: Mapping[str, Range]
+    folded: bool
+    removed: str | None
+    skip_unchanged: bool
+
+    @property
+    def settable(self) -> list[str]:
+        """Name the columns that are no keys."""
+        return [name for name in self.columns if name not in self.keys]
+
+    @property
+    def matches(self) -> str:
+        """Return SQL that says whether a row of the table and one to merge have the same key."""
+        keys = [f"t.{quote(key)} <=> s.{quote(key)}" for key in self.keys]
+        return " and ".join([*keys, *filter(None, [self.bounds])])
+
+    @property
+    def bounds(self) -> str:
+        """Return SQL that narrows the table to the range of the keys, so that files are skipped."""
+        types = {field.name.lower(): field.dataType.simpleString() for field in self.schema}
+        return " and ".join(
+            _between(f"t.{quote(key)}", types[key.lower()], values)
+            for key, values in self.ranges.items()
+        )
+
+
+def merge(spark: SparkSession, table: Table, changes: Changes) -> Counts:
+    """Merge rows by their keys in one commit, or in none if the table has them all."""
+    if not changes.folded and changes.removed is None and changes.bounds:
+        inserted = _insert_new(spark, table, changes)
+        if inserted.inserted == changes.count:
+            return inserted
+    changed = _changed(spark, table, changes).persist(StorageLevel.DISK_ONLY)
+    try:
+        if changed.isEmpty():
+            return Counts()
+        spark.conf.set(_MATERIALIZE_SOURCE, "auto")
+        changed.createOrReplaceTempView("changed_rows")
+        return commit.execute(spark, table, _merge_sql(table, changes))
+    finally:
+        changed.unpersist()
+
+
+def _insert_new(spark: SparkSession, table: Table, changes: Changes) -> Counts:
+    """Insert rows whose range of keys the table does not have yet, in one pass over them.
+
+    A MERGE without an update clause still loses the race against a writer of the same keys, as it
+    must; what it then leaves out is found by its count, and all rows are merged.
+    """
+    if not spark.sql(f"select 1 from {table.sql} t where {changes.bounds} limit 1").isEmpty():
+        return Counts()
+    # Read once, and the same if read again: Delta need not copy the rows before the MERGE.
+    spark.conf.set(_MATERIALIZE_SOURCE, "none")
+    changes.rows.createOrReplaceTempView("changed_rows")
+    return commit.execute(
+        spark,
+        table,
+        f"merge into {table.sql} t using changed_rows s on {changes.matches} "
+        f"when not matched then insert {_inserted(changes)}",
+    )
+
+
+def _merge_sql(table: Table, changes: Changes) -> str:
+    assignments = ", ".join(_assignment(changes, name) for name in changes.settable)
+    removed = changes.removed
+    return " ".join(
+        [
+            f"merge into {table.sql} t using changed_rows s on {changes.matches}",
+            f"when matched and {removed} then delete" if removed else "",
+            f"when matched then update set {assignments}" if assignments else "",
+            f"when not matched and not ({removed or 'false'})",
+            f"then insert {_inserted(changes)}",
+        ]
+    )
+
+
+def _inserted(changes: Changes) -> str:
+    names = ", ".join(map(quote, changes.columns))
+    values = ", ".join(f"s.{quote(name)}" for name in changes.columns)
+    return f"({names}) values ({values})"
+
+
+def _assignment(changes: Changes, name: str) -> str:
+    before, after = f"t.{quote(name)}", f"s.{quote(name)}"
+    if changes.folded:
+        after = f"if(s.{quote(carries(name))}, {after}, {before})"
+    return f"{before} = {after}"
+
+
+def _changed(spark: SparkSession, table: Table, changes: Changes) -> DataFrame:
+    """Take out what a commit would not change: a MERGE with a condition still rewrites files."""
+    changes.rows.createOrReplaceTempView("batch_rows")
+    matches, removed = changes.matches, changes.removed
+    kept = f"select s.* from batch_rows s where not ({removed or 'false'})"
+    if changes.skip_unchanged:
+        same = " and ".join([matches, *(_same(changes, name) for name in _compared(changes))])
+        kept = (
+            f"select s.* from batch_rows s left anti join {table.sql} t on {same} "
+            f"where not ({removed or 'false'})"
+        )
+    if removed:
+        kept += (
+            f" union all select s.* from batch_rows s left semi join {table.sql} t on {matches} "
+            f"where {removed}"
+        )
+    return spark.sql(kept)
+
+
+def _compared(changes: Changes) -> list[str]:
+    telling = {DELETED_AT, TABLE_VERSION}
+    return [name for name in changes.settable if not name.startswith("_sdc_") or name in telling]
+
+
+def _same(changes: Changes, name: str) -> str:
+    before, after = f"t.{quote(name)}", f"s.{quote(name)}"
+    types = {field.name.lower(): field.dataType for field in changes.schema}
+    if "map<" in types[name.lower()].simpleString():
+        # Maps cannot be compared; their JSON can.
+        before, after = (
+            f"to_json(named_struct('v', {value}), {_JSON_OPTIONS})" for value in (before, after)
+        )
+    same = f"{before} <=> {after}"
+    return f"(not s.{quote(carries(name))} or {same})" if changes.folded else same
+
+
+def _between(column: str, datatype: str, values: Range) -> str:
+    low, high, nulls = values
+    conditions = [f"{column} is null"] if nulls else []
+    if low is not None:
+        conditions.append(
+            f"{column} between try_cast({literal(low)} as {datatype}) "
+            f"and try_cast({literal(str(high))} as {datatype})"
+        )
+    return f"({' or '.join(conditions)})"

@@ -1,0 +1,118 @@
+"""Appends, what a commit says of itself, and the columns of metadata."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from singer_spark.report import REPORT_FILE, read_report
+from tests.support.singer import record, schema, state
+from tests.support.users import PROPERTIES, USERS, deletion, user
+
+
+def test_a_stream_without_a_key_is_appended(lake):
+    message = schema("log", PROPERTIES)
+    for _ in range(2):
+        lake.load(message, record("log", {"id": 1}), record("log", {"id": 1}))
+    assert len(lake.rows("log")) == 4
+
+
+def test_append_only_keeps_every_record_of_a_key(lake):
+    lake.load(USERS, user(1, "a"), user(1, "b"), load_method="append-only")
+    lake.load(USERS, user(1, "c"), stream_options={"us*": {"load_method": "append-only"}})
+    assert sorted(row["name"] for row in lake.rows("users")) == ["a", "b", "c"]
+
+
+def test_an_append_ends_where_the_state_that_it_carries_does(lake):
+    lake.load(
+        USERS,
+        user(1),
+        user(2),
+        state({"bookmarks": {"users": {"at": 2}}}),
+        user(3),
+        user(4),
+        state({"bookmarks": {"users": {"at": 4}}}),
+        user(5),
+        load_method="append-only",
+        batch_size_rows=3,
+    )
+    commits = lake.commits("users")
+    assert [(commit["rows"], commit["state"]) for commit in commits] == [
+        (2, {"at": 2}),
+        (2, {"at": 4}),
+        (1, {"at": 4}),
+    ]
+    assert len(lake.rows("users")) == 5
+
+
+def test_each_commit_tells_its_run_batch_rows_and_the_state_that_it_makes_true(lake, monkeypatch):
+    monkeypatch.setenv("SINGER_SPARK_PIPELINE", "shop")
+    monkeypatch.setenv("SINGER_SPARK_RUN_ID", "run-1")
+    lake.load(
+        USERS,
+        user(1),
+        state({"bookmarks": {"users": {"v": 1}, "other": {"v": 9}}}),
+        user(2),
+        user(3),
+        state({"free": "form"}),
+        batch_size_rows=2,
+    )
+    assert lake.commits("users") == [
+        {
+            "pipeline": "shop",
+            "run_id": "run-1",
+            "stream": "users",
+            "batch": 1,
+            "rows": 2,
+            "state": {"v": 1},
+        },
+        {
+            "pipeline": "shop",
+            "run_id": "run-1",
+            "stream": "users",
+            "batch": 2,
+            "rows": 1,
+            "state": {"free": "form"},
+        },
+    ]
+
+
+def test_record_metadata_is_added_when_asked_for(lake):
+    lake.load(
+        USERS,
+        user(1, "a", time_extracted="2024-01-01T00:00:00.123456Z", version=7),
+        user(2, "b"),
+        add_record_metadata=True,
+    )
+    one, two = lake.rows("users")
+    assert one["_sdc_extracted_at"] == dt.datetime(2024, 1, 1, 0, 0, 0, 123456, dt.timezone.utc)
+    assert two["_sdc_extracted_at"] is None
+    assert one["_sdc_table_version"] == 7
+    assert one["_sdc_sequence"] < two["_sdc_sequence"]
+    assert one["_sdc_received_at"] < two["_sdc_received_at"] <= one["_sdc_batched_at"]
+    assert one["_sdc_run_id"] == two["_sdc_run_id"]
+    assert one["_sdc_deleted_at"] is None
+
+
+def test_no_metadata_column_appears_unasked(lake):
+    lake.load(USERS, user(1, "a", time_extracted="2024-01-01T00:00:00Z"))
+    assert list(lake.rows("users")[0]) == ["id", "name", "qty"]
+
+
+def test_the_runner_is_told_of_every_batch_what_has_become_of_its_rows(lake, tmp_path, monkeypatch):
+    told = tmp_path / "report"
+    monkeypatch.setenv(REPORT_FILE, str(told))
+    lake.load(USERS, user(1, "a"), user(2, "b"), user(2, "c"), hard_delete=True)
+    lake.load(USERS, user(1, "a"), user(2, "d"), user(3, "e"), hard_delete=True)
+    lake.load(USERS, deletion(1), deletion(9), user(2, "d"), hard_delete=True)
+    lake.load(USERS, user(2, "d"), user(3, "e"))
+    lake.load(USERS, user(7), user(8), load_method="append-only")
+    facts = [fact for _, fact in read_report(told)]
+    assert all(fact.pop("milliseconds") > 0 for fact in facts)
+    names = ("kind", "stream", "rows", "inserted", "updated", "deleted")
+    assert [tuple(fact[name] for name in names) for fact in facts] == [
+        ("commit", "users", 3, 2, 0, 0),
+        ("commit", "users", 3, 1, 1, 0),
+        ("commit", "users", 3, 0, 0, 1),
+        ("commit", "users", 2, 0, 0, 0),
+        ("commit", "users", 2, 2, 0, 0),
+    ]
