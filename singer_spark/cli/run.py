@@ -1,55 +1,139 @@
-"""`singer-spark run`: one run of a pipeline."""
+"""`singer-spark run`: one run of a pipeline, runs until nothing is left, or several pipelines."""
 
 from __future__ import annotations
 
 import json
-from functools import partial
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
 
-from singer_spark.pipeline import find_pipeline, load_pipeline
-from singer_spark.runner import PlainDisplay, RunOptions, RunResult, StateFiles, run_pipeline
+from singer_spark.cli.complete import complete_pipeline
+from singer_spark.cli.progress import open_display
+from singer_spark.cli.several import run_several, show_outcomes
+from singer_spark.errors import SettingsError
+from singer_spark.pipeline import Pipeline, find_pipelines, load_pipeline, refuse_twins
+from singer_spark.pipeline.find import is_pattern
+from singer_spark.runner import (
+    RunOptions,
+    RunResult,
+    StateFiles,
+    Window,
+    run_pipeline,
+    run_until_complete,
+)
 
 path_type = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("pipeline")
+@click.argument("pipelines", metavar="PIPELINE...", nargs=-1, required=True,
+                shell_complete=complete_pipeline)  # fmt: skip
 @click.option("--full", is_flag=True, help="Start afresh; the old state stays until success.")
 @click.option("--resume", is_flag=True, help="Start where the last, failed run got to.")
+@click.option("--refresh", metavar="STREAM", multiple=True,
+              help="Read this stream afresh, the others as usual; may be repeated.")  # fmt: skip
+@click.option("--from", "start", metavar="A", help="Read again from this key on; leaves the state.")
+@click.option("--to", "end", metavar="B", help="Read again up to, but without, this key.")
+@click.option("--until-complete", is_flag=True, help="Run again until nothing is left to read.")
+@click.option("--parallel", type=click.IntRange(min=1), metavar="N",
+              help="Of several pipelines, run N at the same time.  [default: 1]")  # fmt: skip
 @click.option("--state-in", type=path_type, help="Read the state from this file; use no store.")
 @click.option("--state-out", type=path_type, help="Write the state to this file; use no store.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result, state included, as JSON.")
+@click.pass_context
 def run(
-    pipeline: str,
+    ctx: click.Context,
+    /,
     *,
-    full: bool,
-    resume: bool,
+    pipelines: tuple[str, ...],
+    start: str | None,
+    end: str | None,
+    until_complete: bool,
+    parallel: int | None,
     state_in: Path | None,
     state_out: Path | None,
     as_json: bool,
+    **starts: bool | tuple[str, ...],
 ) -> None:
-    """Run PIPELINE once: a pipeline file, or its name in pipelines/."""
-    files = StateFiles(state_in, state_out) if state_in or state_out else None
-    options = RunOptions(full=full, resume=resume, files=files)
-    options.check()
-    if files and not files.result:
-        click.echo("Warning: without --state-out the new state is not kept", err=True)
-    result = run_pipeline(
-        load_pipeline(find_pipeline(pipeline, Path.cwd())),
-        options,
-        display=PlainDisplay(partial(click.echo, err=as_json)),
+    """Run a pipeline once, or several: 'shop-*' is every such name in pipelines/.
+
+    PIPELINE is a pipeline file, or its name in pipelines/. The exit code is that of the side that
+    failed first; 75 is safe to repeat as it is.
+
+    \b
+    singer-spark run shop
+    singer-spark run shop --refresh public-orders
+    singer-spark run shop --from 2026-01-01 --to 2026-02-01
+    singer-spark run 'shop-*' --parallel 2
+    """  # noqa: D301, click reads the sign
+    options = RunOptions(
+        window=Window(start, end) if start or end else None,
+        files=StateFiles(state_in, state_out) if state_in or state_out else None,
+        **starts,  # type: ignore[arg-type]
     )
-    if as_json:
-        click.echo(json.dumps({**result.record, "state": result.state}))
-    else:
-        show_result(result)
+    options.check()
+    paths = find_pipelines(pipelines, Path.cwd())
+    for path in paths:
+        refuse_twins(path, Path.cwd())
+    if len(paths) > 1 or any(map(is_pattern, pipelines)):
+        if options.files:
+            raise SettingsError("--state-in and --state-out are for one pipeline")
+        ctx.exit(_run_several(paths, ctx, parallel or 1, as_json=as_json))
+    if parallel:
+        raise SettingsError("--parallel is for several pipelines; this is one")
+    if options.files and not options.files.result and not until_complete:
+        click.echo("Warning: without --state-out the new state is not kept", err=True)
+    _run_one(load_pipeline(paths[0]), options, until_complete=until_complete, as_json=as_json)
 
 
-def show_result(result: RunResult) -> None:
-    """Print what a run did."""
-    records = sum(result.records.values())
-    click.echo(f"Done! {records} records in {len(result.records)} stream(s)")
-    for stream, count in result.records.items():
+def _run_one(
+    pipeline: Pipeline, options: RunOptions, *, until_complete: bool, as_json: bool
+) -> None:
+    results = []
+    with open_display(err=as_json) as display:
+        runs: Iterable[RunResult] = (
+            run_until_complete(pipeline, options, display)
+            if until_complete
+            else [run_pipeline(pipeline, options, display=display)]
+        )
+        for result in runs:
+            results.append(result)
+            if as_json:
+                click.echo(json.dumps({**result.record, "state": result.state}))
+    if not as_json:
+        show_results(results)
+
+
+def show_results(results: Sequence[RunResult]) -> None:
+    """Print what a run did, or all the runs of one command together."""
+    streams: Counter[str] = Counter()
+    for result in results:
+        streams.update(result.records)
+    runs = f" by {len(results)} runs" if len(results) > 1 else ""
+    click.echo(f"Done! {streams.total()} records in {len(streams)} stream(s){runs}")
+    for stream, count in streams.items():
         click.echo(f"  {stream}: {count}")
+
+
+def _run_several(paths: Sequence[Path], ctx: click.Context, parallel: int, *, as_json: bool) -> int:
+    """Run each pipeline as a command of its own with the same options; give the worst exit code."""
+    outcomes = run_several(paths, _repeated_options(ctx), parallel)
+    if as_json:
+        for outcome in outcomes:
+            for result in outcome.results:
+                click.echo(json.dumps(result))
+    else:
+        show_outcomes(outcomes)
+    return max(outcome.code for outcome in outcomes)
+
+
+def _repeated_options(ctx: click.Context) -> list[str]:
+    given: list[str] = []
+    for name in ("full", "resume", "until_complete"):
+        given += [f"--{name.replace('_', '-')}"] if ctx.params[name] else []
+    given += [f"--refresh={stream}" for stream in ctx.params["refresh"]]
+    for option, name in (("--from", "start"), ("--to", "end")):
+        given += [f"{option}={ctx.params[name]}"] if ctx.params[name] else []
+    return given

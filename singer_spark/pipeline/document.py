@@ -145,12 +145,19 @@ class Section:
         self.note(key, f"must be one of {', '.join(options)}")
         return default
 
-    def number(self, key: str, *, whole: bool = False, most: float | None = None) -> float | None:
-        """Take a number above zero."""
+    def number(
+        self,
+        key: str,
+        *,
+        whole: bool = False,
+        most: float | None = None,
+        default: float | None = None,
+    ) -> float | None:
+        """Take a number above zero; one that is given as null is None."""
         value = self.take(key)
         kinds = int if whole else (int, float)
         if value is None:
-            return None
+            return None if key in self._values else default
         fits = isinstance(value, kinds) and not isinstance(value, bool) and value > 0
         if not fits or (most is not None and value > most):
             kind = "a whole number" if whole else "a number"

@@ -6,33 +6,19 @@ Parsing is pure; every problem of a file is gathered into one SettingsError.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from singer_spark.errors import SettingsError
+from singer_spark.pipeline.alerts import Alerts, read_alerts
+from singer_spark.pipeline.cron import is_cron
 from singer_spark.pipeline.document import Section, expand, read_document
 from singer_spark.pipeline.endpoints import Plugin, default_state, read_destination, read_source
 from singer_spark.state.documents import PIPELINE_NAME
 
 TRANSPORTS = ("records", "batch", "auto")
-CRON = re.compile(r"@[a-z]+|[0-9A-Za-z*/,-]+(?: +[0-9A-Za-z*/,-]+){4}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alerts:
-    """When a run is worth a message; None is never. Durations are in seconds."""
-
-    max_lag: int | None = None
-    empty_runs: int | None = None
-    spike: float | None = None
-    slow: float | None = None
-    max_duration: int | None = None
-    error_rate: float | None = None
-    webhook: str | None = field(default=None, repr=False)
-    command: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,28 +35,7 @@ class Pipeline:
     cron: str | None
     timeout: int | None  # seconds
     alerts: Alerts
-
-
-def find_pipeline(argument: str, working_folder: Path) -> Path:
-    """Find a pipeline file by its path, or by its name in `pipelines/`."""
-    folder = working_folder / "pipelines"
-    candidates = [working_folder / argument]
-    if "/" not in argument:
-        candidates += [folder / f"{argument}{suffix}" for suffix in (".yml", ".yaml")]
-    for path in candidates:
-        if path.is_file():
-            return path
-    known = [path.stem for path in list_pipeline_files(working_folder)]
-    offered = f"there are {', '.join(known)}" if known else f"{folder} holds none"
-    raise SettingsError(
-        f"no pipeline file {argument}; give a file's path or its name in pipelines/ ({offered})"
-    )
-
-
-def list_pipeline_files(working_folder: Path) -> list[Path]:
-    """List the files in `pipelines/`; a folder that does not exist holds none."""
-    folder = working_folder / "pipelines"
-    return sorted(path for path in folder.glob("*.y*ml") if path.suffix in (".yml", ".yaml"))
+    openlineage: str | None = field(default=None, repr=False)  # a URL or a file
 
 
 def load_pipeline(path: Path, env: Mapping[str, str] = os.environ) -> Pipeline:
@@ -99,7 +64,8 @@ def parse_pipeline(document: Any, *, folder: Path, env: Mapping[str, str]) -> Pi
         state=root.text("state") or default_state(target.config, folder),
         cron=_schedule(root.section("schedule")),
         timeout=root.duration("timeout"),
-        alerts=_alerts(root.section("alerts")),
+        alerts=read_alerts(root.section("alerts")),
+        openlineage=root.text("openlineage") or None,
     )
     root.close()
     if problems:
@@ -130,22 +96,6 @@ def _transport(root: Section) -> str:
 def _schedule(section: Section) -> str | None:
     cron = section.text("cron")
     section.close()
-    if cron and not CRON.fullmatch(cron):
+    if cron and not is_cron(cron):
         section.note("cron", "must be the five fields of a crontab line, or @daily and the like")
     return cron or None
-
-
-def _alerts(section: Section) -> Alerts:
-    empty_runs = section.number("empty_runs", whole=True)
-    alerts = Alerts(
-        max_lag=section.duration("max_lag"),
-        empty_runs=None if empty_runs is None else int(empty_runs),
-        spike=section.number("spike"),
-        slow=section.number("slow"),
-        max_duration=section.duration("max_duration"),
-        error_rate=section.number("error_rate", most=1),
-        webhook=section.text("webhook") or None,
-        command=section.text("command") or None,
-    )
-    section.close()
-    return alerts

@@ -19,6 +19,7 @@ advice       what its operator should know although it succeeded
 book         where state comes from and goes, under the lock
 files        state in files instead, for orchestrators
 run          one run, and the final STATE stored only after both exited 0
+repeat       runs until nothing is left
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from singer_spark.runner.commands import find_command
 from singer_spark.runner.files import StateFiles
 from singer_spark.runner.options import RunOptions, Window
 from singer_spark.runner.progress import Display, PlainDisplay
+from singer_spark.runner.repeat import run_until_complete
 from singer_spark.runner.run import RunResult, run_pipeline
 
 __all__ = [
@@ -38,4 +40,5 @@ __all__ = [
     "Window",
     "find_command",
     "run_pipeline",
+    "run_until_complete",
 ]

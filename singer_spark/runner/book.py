@@ -12,10 +12,9 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any, Protocol, final
 
-import click
-
 from singer_spark.errors import StateError
 from singer_spark.pipeline import Pipeline
+from singer_spark.runner.process import tell_error
 from singer_spark.runner.record import RunRecord
 from singer_spark.runner.start import WINDOW
 from singer_spark.runner.supervisor import Events, Failed
@@ -148,4 +147,4 @@ def _warned(what: str) -> Iterator[None]:
     try:
         yield
     except StateError as error:
-        click.echo(f"Warning: {what}: {error.message}", err=True)
+        tell_error(f"Warning: {what}: {error.message}")

@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
-import click
-
 from singer_spark.errors import SettingsError
 
 LOG_BLOCK = 64 * 2**10  # bytes; a longer log line is printed in pieces
@@ -125,7 +123,13 @@ def relay_log(name: str, source: IO[bytes]) -> Iterator[bytes]:
 def _print_log(text: bytes) -> None:
     # A closed standard error must not stop the reading, or the child would hang.
     with _PRINTING, suppress(OSError, ValueError):
-        click.echo(text.decode(errors="replace"), err=True)
+        tell_error(text.decode(errors="replace"))
+
+
+def tell_error(text: str) -> None:
+    """Write to standard error as it is now: a live display stands in for it and keeps order."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def _exit_code(process: subprocess.Popen[bytes]) -> int:

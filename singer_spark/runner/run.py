@@ -13,8 +13,6 @@ from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import click
-
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.advice import suggest_lookbacks, warnings_of
 from singer_spark.runner.book import Book, open_store_book
@@ -22,6 +20,7 @@ from singer_spark.runner.commands import Job, find_commands, transfer_all
 from singer_spark.runner.files import FileBook
 from singer_spark.runner.meter import Meter
 from singer_spark.runner.options import RunOptions
+from singer_spark.runner.process import tell_error
 from singer_spark.runner.progress import Display, PlainDisplay
 from singer_spark.runner.record import RunRecord
 from singer_spark.runner.secrets import mask
@@ -80,7 +79,7 @@ def run_pipeline(
             book.fail(transfer.last_state if advances else None)
             raise
     for warning in warnings_of(record):
-        click.echo(f"Warning: {warning}", err=True)
+        tell_error(f"Warning: {warning}")
     return RunResult(pipeline.name, record.run_id, record.records, after, record.to_dict())
 
 

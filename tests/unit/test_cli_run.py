@@ -1,15 +1,13 @@
-"""The command as its users meet it: output, exit codes, signals, no process left behind."""
+"""The command `run` as its users meet it: output, exit codes, logs."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 import types
 from pathlib import Path
 
@@ -18,91 +16,12 @@ from click.testing import CliRunner
 
 from singer_spark import __version__
 from singer_spark.cli import main
-
-TAP = """
-say(type="SCHEMA", stream="public-orders", schema={}, key_properties=[])
-for n in range(340): say(type="RECORD", stream="public-orders", record={"n": n})
-say(type="SCHEMA", stream="public-empty", schema={}, key_properties=[])
-say(type="STATE", value={"bookmarks": {"public-orders": 340}})
-"""
-TARGET = """
-for line in sys.stdin:
-    message = json.loads(line)
-    if message["type"] == "STATE":
-        say(**message["value"])
-"""
-WITH_GRANDCHILD = """
-child = subprocess.Popen(["sleep", "100"])
-note(f"{os.getpid()} {child.pid}")
-"""
-FOREVER = "while True: time.sleep(1)\n"
+from tests.support.shop import TAP, TARGET, finish, make_folder, singer_spark, write
 
 
 @pytest.fixture
 def work(tmp_path, monkeypatch):
-    """A working folder with a pipeline `orders` and its commands on PATH."""
-    (tmp_path / "pipelines").mkdir()
-    (tmp_path / "tmp").mkdir()
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "pipelines" / "orders.yml").write_text(
-        "name: orders\n"
-        "source: {tap: tap-fake, config: {password: '${SECRET_OF_TAP}'}}\n"
-        "destination: {target: target-fake, config: {path: lake}}\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    monkeypatch.setenv("SECRET_OF_TAP", "do-not-tell")
-    write("tap-fake", TAP)
-    write("target-fake", TARGET)
-    return tmp_path
-
-
-def write(name, body):
-    path = Path("bin", name)
-    path.write_text(
-        f"#!{sys.executable} -SE\n"
-        "import json, os, signal, subprocess, sys, time\n"
-        "def say(**message): print(json.dumps(message), flush=True)\n"
-        f"def note(text): open({str(Path.cwd() / name)!r} + '.pids', 'w').write(text)\n"
-        + textwrap.dedent(body)
-    )
-    path.chmod(0o755)
-
-
-def singer_spark(*arguments, **options):
-    command = [sys.executable, "-c", "from singer_spark.cli import main; main()", *arguments]
-    return subprocess.Popen(command, text=True, **options)
-
-
-def finish(*arguments):
-    process = singer_spark(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    out, err = process.communicate(timeout=30)
-    return process.returncode, out, err
-
-
-def is_running(pid):
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return text.rpartition(")")[2].split()[0] != "Z"
-
-
-def await_pids(*names):
-    files = [Path(f"{name}.pids") for name in names]
-    until = time.monotonic() + 20
-    while not all(file.exists() and file.read_text() for file in files):
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    return [int(pid) for file in files for pid in file.read_text().split()]
-
-
-def await_gone(pids):
-    until = time.monotonic() + 5
-    while any(map(is_running, pids)):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    return make_folder(tmp_path, monkeypatch)
 
 
 @pytest.mark.usefixtures("work")
@@ -240,63 +159,6 @@ class TestRun:
 
         out, _ = process.communicate(timeout=30)
         assert "Done! 340 records" in out
-
-
-@pytest.mark.usefixtures("work")
-class TestSignals:
-    @pytest.fixture
-    def running(self):
-        """A run whose tap and target work on, each with a process of its own."""
-        write("tap-fake", TAP + WITH_GRANDCHILD + FOREVER)
-        write("target-fake", WITH_GRANDCHILD + TARGET)
-        process = singer_spark("run", "orders", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        pids = await_pids("tap-fake", "target-fake")
-        yield process, pids
-        for pid in filter(is_running, pids):
-            os.kill(pid, signal.SIGKILL)
-        process.kill()
-        process.communicate()
-
-    @pytest.mark.parametrize(
-        ("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
-    )
-    def test_a_stopped_run_leaves_no_process_no_file_and_no_state(self, running, signum, code):
-        process, pids = running
-        process.send_signal(signum)
-        _, err = process.communicate(timeout=20)
-
-        assert process.returncode == code
-        assert f"Error: stopped by {signal.Signals(signum).name}" in err
-        assert not any(map(is_running, pids))
-        assert not list(Path("tmp").iterdir())
-        assert not Path("lake/.singer-spark/state/orders/state.json").exists()
-
-    @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a parent's death")
-    def test_a_killed_runner_takes_tap_and_target_with_it(self, running):
-        process, pids = running
-        process.kill()
-        process.wait()
-
-        await_gone(pids[::2])
-        write("tap-fake", TAP)
-        assert "Took over the lock of a dead run" in finish("run", "orders")[1]
-
-    def test_a_second_signal_does_not_wait_for_the_deaf(self):
-        deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        write("tap-fake", deaf + WITH_GRANDCHILD + FOREVER)
-        process = singer_spark("run", "orders", stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-        tap, _ = await_pids("tap-fake")
-        started = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        assert is_running(tap)
-        while process.poll() is None and time.monotonic() < started + 8:
-            time.sleep(0.2)
-            process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
-
-        assert process.returncode == 130
-        assert time.monotonic() - started < 5
-        assert not is_running(tap)
 
 
 class TestGroup:

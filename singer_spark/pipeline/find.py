@@ -1,0 +1,87 @@
+"""Finding pipeline files: by path, by name, by pattern."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from singer_spark.errors import SettingsError
+from singer_spark.pipeline.document import read_document
+
+PATTERN_SIGNS = set("*?[")
+
+
+def list_pipeline_files(working_folder: Path) -> list[Path]:
+    """List the files in `pipelines/`; a folder that does not exist holds none."""
+    folder = working_folder / "pipelines"
+    return sorted(path for path in folder.glob("*.y*ml") if path.suffix in (".yml", ".yaml"))
+
+
+def find_pipeline(argument: str, working_folder: Path) -> Path:
+    """Find a pipeline file by its path, or by its name in `pipelines/`."""
+    folder = working_folder / "pipelines"
+    candidates = [working_folder / argument]
+    if "/" not in argument:
+        candidates += [folder / f"{argument}{suffix}" for suffix in (".yml", ".yaml")]
+    for path in candidates:
+        if path.is_file():
+            return path
+    raise SettingsError(
+        f"no pipeline file {argument}; give a file's path or its name in pipelines/ "
+        f"({_offer(working_folder)})"
+    )
+
+
+def find_pipelines(arguments: Iterable[str], working_folder: Path) -> list[Path]:
+    """Find pipeline files; an argument may be a shell pattern over the names in `pipelines/`."""
+    found: dict[Path, None] = {}
+    for argument in arguments:
+        if not is_pattern(argument):
+            found[find_pipeline(argument, working_folder)] = None
+            continue
+        files = list_pipeline_files(working_folder)
+        matching = [path for path in files if fnmatchcase(path.stem, argument)]
+        if not matching:
+            raise SettingsError(
+                f"no pipeline in pipelines/ matches {argument}; {_offer(working_folder)}"
+            )
+        found |= dict.fromkeys(matching)
+    return list(found)
+
+
+def is_pattern(argument: str) -> bool:
+    """Tell a pattern from a name."""
+    return bool(PATTERN_SIGNS & set(argument))
+
+
+def refuse_twins(path: Path, working_folder: Path) -> None:
+    """Refuse a file whose pipeline has the name of another in `pipelines/`: both share a state."""
+    files = list_pipeline_files(working_folder)
+    if path.resolve() not in {file.resolve() for file in files}:
+        return
+    by_name = defaultdict(list)
+    for file in files:
+        by_name[_name_in(file)].append(file)
+    twins = by_name[_name_in(path)]
+    if len(twins) > 1:
+        named = " and ".join(str(file.relative_to(working_folder)) for file in twins)
+        raise SettingsError(f"name: {named} have the same name; give each one of its own")
+
+
+def _name_in(path: Path) -> str:
+    """Look up the name in a file; that of a broken file is its own."""
+    try:
+        document = read_document(path)
+    except SettingsError:
+        return str(path)
+    name = document.get("name") if isinstance(document, Mapping) else None
+    return str(name or path)
+
+
+def _offer(working_folder: Path) -> str:
+    known = [path.stem for path in list_pipeline_files(working_folder)]
+    return (
+        f"there are {', '.join(known)}" if known else f"{working_folder / 'pipelines'} holds none"
+    )

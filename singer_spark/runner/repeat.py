@@ -1,0 +1,71 @@
+"""Runs repeated until nothing is left, for taps that send a limited number of rows per run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from singer_spark.errors import SettingsError
+from singer_spark.pipeline import Pipeline
+from singer_spark.runner.files import StateFiles
+from singer_spark.runner.options import RunOptions
+from singer_spark.runner.progress import Display
+from singer_spark.runner.run import RunResult, run_pipeline
+
+UNFINISHED = ("full_table", "progress_markers")  # what a bookmark holds in the middle of a load
+
+
+def run_until_complete(
+    pipeline: Pipeline, options: RunOptions, display: Display
+) -> Iterator[RunResult]:
+    """Run again and again, each run from the state of the one before it."""
+    _refuse_endless(pipeline, options)
+    limit = pipeline.tap.config.get("max_rows")
+    while True:
+        result = run_pipeline(pipeline, options, display=display)
+        yield result
+        if not is_left(result.record, limit if isinstance(limit, int) else None):
+            return
+        files = options.files and StateFiles(options.files.result, options.files.result)
+        options = RunOptions(files=files)
+
+
+def is_left(record: Mapping[str, Any], limit: int | None) -> bool:
+    """Tell from a run's record whether another run would find more.
+
+    A run that moved no bookmark has come to the end. With a known limit so has one in which no
+    stream reached it, none of those at least that go on from where they stopped.
+    """
+    before, after = (_bookmarks(record, key) for key in ("bookmarks_before", "bookmarks_after"))
+    if before == after:
+        return False
+    moved = {stream for stream, bookmark in after.items() if bookmark != before.get(stream)}
+    if limit is None or any(_is_unfinished(after[stream]) for stream in moved):
+        return bool(moved)
+    reached = {name for name, facts in record["streams"].items() if _rows(facts) >= limit}
+    return any(after[stream] for stream in moved & reached)
+
+
+def _is_unfinished(bookmark: Any) -> bool:
+    return isinstance(bookmark, Mapping) and any(bookmark.get(marker) for marker in UNFINISHED)
+
+
+def _bookmarks(record: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = record[key]
+    return value if isinstance(value, Mapping) else {"": value}
+
+
+def _rows(facts: Mapping[str, Any]) -> int:
+    return facts["records"] if facts["records"] is not None else facts["loaded"] or 0
+
+
+def _refuse_endless(pipeline: Pipeline, options: RunOptions) -> None:
+    if options.window:
+        raise SettingsError("--until-complete goes on from the state; --from/--to leave it alone")
+    if not pipeline.incremental:
+        raise SettingsError(
+            "--until-complete goes on from the state, but incremental.enabled is false: each run "
+            "would begin anew"
+        )
+    if options.files and not options.files.result:
+        raise SettingsError("--until-complete goes on from the state: give --state-out too")

@@ -1,0 +1,251 @@
+"""Other ways to run: some streams afresh, a range again, until complete, several pipelines."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from singer_spark.cli import main
+from singer_spark.cli.progress import LiveDisplay, make_progress
+from singer_spark.runner.facts import StreamFacts
+from singer_spark.runner.repeat import is_left
+from singer_spark.state import PipelineState, create_state_store
+from singer_spark.state.runs import list_runs
+from tests.support.bench import FOREVER, is_running
+from tests.support.shop import (
+    TAP,
+    await_pids,
+    finish,
+    make_folder,
+    singer_spark,
+    write,
+    write_pipeline,
+)
+
+STATE = {
+    "bookmarks": {"a": {"replication_key_value": 1}, "b": {"replication_key_value": 2}},
+    "x": 1,
+}
+SPY = """
+given = open(option("--state")).read() if option("--state") else "none"
+note(json.dumps({"state": given, "config": json.load(open(option("--config")))}))
+"""
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path, monkeypatch):
+    return make_folder(tmp_path, monkeypatch)
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["run", *arguments])
+
+
+def store():
+    return create_state_store("lake/.singer-spark/state")
+
+
+def seen():
+    return json.loads(Path("tap-fake.pids").read_text())
+
+
+class TestRefresh:
+    @pytest.fixture(autouse=True)
+    def known(self):
+        store().save(PipelineState("orders", STATE))
+        write("tap-fake", SPY)
+
+    def test_only_that_bookmark_is_taken_out(self):
+        result = run("orders", "--refresh", "a")
+
+        assert result.exit_code == 0, result.output
+        assert json.loads(seen()["state"]) == {"bookmarks": {"b": STATE["bookmarks"]["b"]}, "x": 1}
+        assert "Refreshing a (the other streams go on)" in result.output
+        assert list_runs(store(), "orders")[0]["mode"] == "refresh"
+
+    def test_a_run_that_fails_leaves_the_bookmark(self):
+        write("tap-fake", "sys.exit(3)")
+        assert run("orders", "--refresh", "a", "--refresh", "b").exit_code == 3
+        assert store().get("orders").watermark == STATE
+
+    def test_a_stream_without_a_bookmark_lists_those_there_are(self):
+        result = run("orders", "--refresh", "nix")
+        assert result.exit_code == 78
+        assert "no bookmark of nix; there are a, b" in result.output
+
+
+class TestWindow:
+    def test_a_range_is_told_to_our_tap_and_the_state_stays(self):
+        store().save(PipelineState("orders", STATE))
+        store().save_checkpoint("orders", {"later": 1})
+        text = Path("pipelines/orders.yml").read_text()
+        Path("pipelines/orders.yml").write_text(text.replace("tap-fake", "tap-spark-source"))
+        write("tap-spark-source", SPY.replace("note(", "open('seen', 'w').write(") + TAP)
+        result = run("orders", "--from", "2026-01-01", "--to", "2026-02-01")
+
+        assert result.exit_code == 0, result.output
+        spied = json.loads(Path("seen").read_text())
+        assert spied["state"] == "none"
+        window = {"window_start": "2026-01-01", "window_end": "2026-02-01"}
+        assert spied["config"].items() >= window.items()
+        assert store().get("orders").watermark == STATE
+        assert store().get_checkpoint("orders") == {"later": 1}
+        record = list_runs(store(), "orders")[0]
+        assert (record["mode"], record["records"]) == ("window", 340)
+
+    def test_another_tap_cannot_read_a_range(self):
+        result = run("orders", "--from", "1")
+        assert result.exit_code == 78
+        assert "only tap-spark-source can read a range" in result.output
+
+
+class TestUntilComplete:
+    LIMITED = """
+    state = json.load(open(option("--state"))) if option("--state") else {"bookmarks": {"a": 0}}
+    first = state["bookmarks"]["a"]
+    for n in range(first, min(first + 2, 5)): say(type="RECORD", stream="a", record={"n": n})
+    say(type="STATE", value={"bookmarks": {"a": min(first + 2, 5)}})
+    """
+
+    def test_runs_follow_until_the_state_stays(self):
+        write("tap-fake", self.LIMITED)
+        result = run("orders", "--until-complete")
+
+        assert result.output.endswith("Done! 5 records in 1 stream(s) by 4 runs\n  a: 5\n")
+        assert store().get("orders").run_count == 4
+
+    def test_with_files_the_state_goes_round_and_each_run_is_a_line(self):
+        write("tap-fake", self.LIMITED)
+        code, out, _ = finish("run", "orders", "--until-complete", "--state-out", "s", "--json")
+
+        assert code == 0
+        assert [json.loads(line)["records"] for line in out.splitlines()] == [2, 2, 1, 0]
+        assert json.loads(Path("s").read_text()) == {"bookmarks": {"a": 5}}
+
+    @pytest.mark.parametrize(
+        ("options", "more"), [(["--from", "1"], ""), ([], "incremental: {enabled: false}\n")]
+    )
+    def test_what_would_never_end_is_refused(self, options, more):
+        write_pipeline("orders", more=more)
+        assert run("orders", "--until-complete", *options).exit_code == 78
+
+    @pytest.mark.parametrize(
+        ("before", "after", "rows", "left"),
+        [
+            ({"a": 1}, {"a": 1}, 10, False),
+            ({"a": 1}, {"a": 2}, 10, True),
+            ({"a": 1}, {"a": 2}, 9, False),
+            ({}, {"a": {"full_table": {"key": 5}}}, 3, True),
+            ({"a": {"full_table": {"key": 5}}}, {"a": {}}, 12, False),
+            ({"a": 1, "b": 1}, {"a": 1, "b": 2}, 10, False),
+        ],
+    )
+    def test_with_a_known_limit_a_stream_below_it_is_done(self, before, after, rows, left):
+        record = {
+            "bookmarks_before": before,
+            "bookmarks_after": after,
+            "streams": {"a": {"records": rows, "loaded": None}, "b": {"records": 1}},
+        }
+        assert is_left(record, 10) == left
+
+
+class TestSeveral:
+    @pytest.fixture(autouse=True)
+    def pipelines(self):
+        write_pipeline("shop-a")
+        write_pipeline("shop-b")
+
+    def test_a_pattern_runs_each_pipeline_and_ends_with_a_table(self):
+        fail = 'if os.environ["SINGER_SPARK_PIPELINE"] == "shop-b": sys.exit(65)\n'
+        write("tap-fake", fail + TAP)
+        code, out, err = finish("run", "shop-*", "--parallel", "2")
+
+        assert code == 65
+        head, first, second = out.splitlines()
+        assert head.split() == ["PIPELINE", "RECORDS", "TOOK", "EXIT"]
+        assert first.split()[:2] + first.split()[3:] == ["shop-a", "340", "0"]
+        assert second.split() == ["shop-b", "-", "-", "65"]
+        assert "shop-a | Running: shop-a\n" in err
+        assert "shop-b | Error: tap-fake failed with exit code 65" in err
+        assert store().get("orders") is None
+
+    def test_results_are_lines_of_json(self):
+        code, out, _ = finish("run", "shop-*", "orders", "--json", "--full")
+        assert code == 0
+        results = [json.loads(line) for line in out.splitlines()]
+        assert [result["pipeline"] for result in results] == ["orders", "shop-a", "shop-b"]
+
+    def test_a_signal_ends_them_all(self):
+        write("tap-fake", 'note(f"{os.getppid()} {os.getpid()}")\n' + FOREVER)
+        process = singer_spark("run", "shop-*", stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+        pids = await_pids("tap-fake")
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+
+        assert (process.returncode, out) == (143, "")
+        assert "shop-b" not in err
+        assert not any(map(is_running, pids))
+
+    @pytest.mark.parametrize(
+        ("arguments", "told"),
+        [
+            (
+                ["nix-*"],
+                "no pipeline in pipelines/ matches nix-*; there are orders, shop-a, shop-b",
+            ),
+            (["shop-*", "--state-in", "x"], "are for one pipeline"),
+            (["orders", "--parallel", "2"], "--parallel is for several"),
+            (["orders", "--full", "--refresh", "x"], "--full and --refresh start in different"),
+        ],
+    )
+    def test_what_makes_no_sense_is_78(self, arguments, told):
+        result = run(*arguments)
+        assert result.exit_code == 78
+        assert told in result.output
+
+    def test_two_pipelines_of_one_name_are_refused(self):
+        Path("pipelines/other.yml").write_text(Path("pipelines/orders.yml").read_text())
+        Path("pipelines/broken.yml").write_text("{")
+        result = run("orders")
+
+        assert result.exit_code == 78
+        assert "pipelines/orders.yml and pipelines/other.yml have the same name" in result.output
+        assert run("shop-a").exit_code == 0
+
+
+class TestLive:
+    def test_lines_move_within_eighty_columns(self, capsys, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "80")
+        with make_progress(err=False) as progress:
+            display = LiveDisplay(progress)
+            display.say("Running: [red]orders")
+            display.show({"public-orders": StreamFacts(5, expected=10), "x" * 99: StreamFacts(7)})
+            facts = StreamFacts(10, loaded=10, commits=2, expected=9)
+            display.show({"public-orders": facts})
+            display.finish()
+
+        out = capsys.readouterr().out
+        assert "Running: [red]orders\n" in out
+        assert "10 rows" in out
+        assert "2 committed" in out
+        assert all(len(line) <= 80 for line in out.splitlines())
+
+    def test_a_terminal_gets_moving_lines_and_the_same_end(self):
+        main_end, terminal = os.openpty()
+        process = singer_spark("run", "orders", stdout=terminal, stderr=terminal)
+        os.close(terminal)
+        shown = b""
+        try:
+            while block := os.read(main_end, 65_536):
+                shown += block
+        except OSError:  # how a terminal tells its end
+            pass
+        assert process.wait() == 0
+        assert b"340 rows" in shown
+        assert b"Done! 340 records in 2 stream(s)\r\n  public-orders: 340" in shown
