@@ -31,7 +31,7 @@ class Pipeline:
     target: Plugin
     incremental: bool
     transport: str
-    state: str = field(repr=False)
+    state: str | Mapping[str, Any] = field(repr=False)  # as create_state_store takes it
     cron: str | None
     timeout: int | None  # seconds
     alerts: Alerts
@@ -61,7 +61,7 @@ def parse_pipeline(document: Any, *, folder: Path, env: Mapping[str, str]) -> Pi
         target=target,
         incremental=_incremental(root.section("incremental")),
         transport=_transport(root),
-        state=root.text("state") or default_state(target.config, folder),
+        state=_state(root) or default_state(target.config, folder),
         cron=_schedule(root.section("schedule")),
         timeout=root.duration("timeout"),
         alerts=read_alerts(root.section("alerts")),
@@ -76,8 +76,18 @@ def parse_pipeline(document: Any, *, folder: Path, env: Mapping[str, str]) -> Pi
 def _name(root: Section) -> str:
     name = root.text("name", required=True)
     if name and not PIPELINE_NAME.fullmatch(name):
-        root.note("name", "holds letters, digits, '.', '_' and '-' only, the first not a sign")
+        root.note("name", "holds letters, digits, '.', '_', ':' and '-' only, the first not a sign")
     return name
+
+
+def _state(root: Section) -> str | Mapping[str, Any]:
+    value = root.take("state")
+    if value is None:
+        return ""
+    if isinstance(value, (str, Mapping)) and value:
+        return value
+    root.note("state", "must be a folder, a URL, or a mapping with url and its options")
+    return ""
 
 
 def _incremental(section: Section) -> bool:

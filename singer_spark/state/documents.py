@@ -14,7 +14,7 @@ from typing import Any, NoReturn, final
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.state.objects import Expect, ObjectStore, Stored
 
-PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")  # as Meltano's state ids, too
 SCHEMA = 1  # of meta, run records, summaries; raised when an older version would misread them
 
 
@@ -42,7 +42,7 @@ def key_of(name: str, file: str) -> str:
     """Name a pipeline's document; an unsafe name reaches no file."""
     if not PIPELINE_NAME.fullmatch(name):
         raise SettingsError(
-            "name: a pipeline's name holds letters, digits, '.', '_' and '-' only "
+            "name: a pipeline's name holds letters, digits, '.', '_', ':' and '-' only "
             "and starts with a letter or a digit"
         )
     return f"{name}/{file}"
@@ -61,7 +61,7 @@ class Documents:
             text = json.dumps(value, indent=2, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise StateError(
-                f"{self.objects.place}/{key}: the state holds a value that JSON cannot carry; "
+                f"{self.objects.locate(key)}: the state holds a value that JSON cannot carry; "
                 "look at the bookmarks that the tap writes"
             ) from error
         return self.objects.write(key, text.encode() + b"\n", expected)
@@ -85,9 +85,9 @@ class Documents:
         if not isinstance(schema, int):
             self.refuse(key)
         if schema > SCHEMA:
-            raise NewerSchemaError(f"{self.objects.place}/{key}", schema)
+            raise NewerSchemaError(self.objects.locate(key), schema)
         return value
 
     def refuse(self, key: str) -> NoReturn:
         """Tell that a document is damaged."""
-        raise DamagedError(f"{self.objects.place}/{key}")
+        raise DamagedError(self.objects.locate(key))

@@ -25,6 +25,10 @@ class FolderObjects:
         """Name the root."""
         return str(self.root)
 
+    def locate(self, key: str) -> str:
+        """Name one object."""
+        return f"{self.place}/{key}"
+
     def read(self, key: str) -> Stored | None:
         """Read one file."""
         with self._explained():
@@ -38,7 +42,7 @@ class FolderObjects:
             with self._locked():
                 found = _read(path)
                 if expected is not Expect.ANYTHING and expected != tag_of(found):
-                    raise ConflictError(str(path))
+                    raise ConflictError(self.locate(key))
                 replace_file(path, body)
         return hashlib.sha256(body).hexdigest()
 
@@ -50,7 +54,7 @@ class FolderObjects:
                 return
             with self._locked():
                 if expected not in (Expect.ANYTHING, tag_of(_read(path))):
-                    raise ConflictError(str(path))
+                    raise ConflictError(self.locate(key))
                 path.unlink(missing_ok=True)
                 _sync(path.parent)
 

@@ -132,7 +132,7 @@ class RunLock:
         found, tag = read_lock(self._store, self.name)
         if found is None and tag is not Expect.ABSENT:
             raise StateError(
-                f"{self._documents.objects.place}/{self._key} is damaged; if no run is active, "
+                f"{self._documents.objects.locate(self._key)} is damaged; if no run is active, "
                 f"end it: singer-spark unlock {self.name}"
             )
         return found, tag

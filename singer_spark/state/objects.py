@@ -44,6 +44,9 @@ class ObjectStore(Protocol):
     def place(self) -> str:
         """Name the store in messages, without secrets."""
 
+    def locate(self, key: str) -> str:
+        """Name one object in messages."""
+
     def read(self, key: str) -> Stored | None:
         """Read one object; None where there is none."""
 
@@ -55,3 +58,21 @@ class ObjectStore(Protocol):
 
     def list(self, folder: str) -> list[str]:
         """List the names directly in a folder ('' is the top); folders end with '/'."""
+
+
+def resolve_lost_race(objects: ObjectStore, key: str, body: bytes) -> str:
+    """Look whether a write that lost a race lost it to itself, and give its tag then.
+
+    A put whose answer was lost is repeated by the client and meets its own success.
+    """
+    found = objects.read(key)
+    if found is not None and found.body == body:
+        return found.etag
+    raise ConflictError(objects.locate(key))
+
+
+def refuse_another_version(objects: ObjectStore, key: str, expected: str | Expect) -> None:
+    """Look before a delete, where the server knows no condition; state never relies on it."""
+    found = None if expected is Expect.ANYTHING else objects.read(key)
+    if found is not None and found.etag != expected:
+        raise ConflictError(objects.locate(key))

@@ -81,7 +81,7 @@ def _add_to_summary(
         except ConflictError:
             continue
         return record
-    raise StateError(f"{store.objects.place}/{key}: too many runs end at once; run again")
+    raise StateError(f"{store.objects.locate(key)}: too many runs end at once; run again")
 
 
 def _read_summary(store: StateStore, name: str) -> Summary | None:

@@ -15,7 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from singer_spark.errors import StateError
-from singer_spark.state.objects import ConflictError, Expect, Stored
+from singer_spark.state.objects import Expect, Stored, refuse_another_version, resolve_lost_race
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -45,6 +45,10 @@ class S3Objects:
         """Name the bucket and prefix."""
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
 
+    def locate(self, key: str) -> str:
+        """Name one object."""
+        return f"{self.place}/{key}"
+
     def read(self, key: str) -> Stored | None:
         """Read one object."""
         with self._explained("read"):
@@ -72,18 +76,11 @@ class S3Objects:
                     raise
             else:
                 return done["ETag"]
-        # A put whose answer was lost is repeated by the client and then meets its own success.
-        found = self.read(key)
-        if found is not None and found.body == body:
-            return found.etag
-        raise ConflictError(f"{self.place}/{key}")
+        return resolve_lost_race(self, key, body)
 
     def delete(self, key: str, expected: str | Expect = Expect.ANYTHING) -> None:
         """Delete one object, if it still is what is expected."""
-        # Few servers delete conditionally, so that this looks first; state never relies on it.
-        found = None if expected is Expect.ANYTHING else self.read(key)
-        if found is not None and found.etag != expected:
-            raise ConflictError(f"{self.place}/{key}")
+        refuse_another_version(self, key, expected)
         with self._explained("delete"):
             self._client.delete_object(Bucket=self.bucket, Key=self._key(key))
 

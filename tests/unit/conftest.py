@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
+from obstore.store import MemoryStore
 
+from singer_spark.state import StateStore
+from singer_spark.state.cloud import CloudObjects
+from tests.fixtures_tap import Postgres
 from tests.support.bench import Bench
+from tests.support.hammer import Hammer
+from tests.support.stores import MariaDB, Place
+
+HERE = ["folder", "s3", "sqlite", "postgres", "meltano-folder", "meltano-s3", "memory"]
+# These need a server that is not everywhere: skipped, with the reason, by make test-all.
+ELSEWHERE = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("mysql", "gs", "az")]
 
 
 @pytest.fixture
@@ -18,6 +30,7 @@ def bench(tmp_path):
 
 @pytest.fixture(scope="session")
 def s3_endpoint():
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it would log every request
     server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -38,3 +51,56 @@ def s3(s3_endpoint, monkeypatch):
     bucket = f"lake-{os.urandom(4).hex()}"
     boto3.client("s3").create_bucket(Bucket=bucket)
     return bucket
+
+
+@pytest.fixture(scope="session")
+def postgres_url():
+    server = Postgres()
+    yield f"postgresql://{server.user}:{server.password}@127.0.0.1:{server.port}/postgres"
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def mysql_url():
+    if not shutil.which("mariadbd"):
+        pytest.skip("needs mariadbd on the PATH")
+    server = MariaDB()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def hammer():
+    server = Hammer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=[*HERE, *ELSEWHERE])
+def place(request, tmp_path):
+    """An empty place of every kind of store that runs here."""
+    kind = request.param
+    unique = os.urandom(4).hex()
+    if kind in ("folder", "meltano-folder"):
+        folder = tmp_path / "deep" / "state"
+        return Place.of(kind, str(folder) if kind == "folder" else f"meltano+file://{folder}")
+    if kind in ("s3", "meltano-s3"):
+        url = f"s3://{request.getfixturevalue('s3')}/.singer-spark/state"
+        return Place.of(kind, url if kind == "s3" else f"meltano+{url}")
+    if kind == "sqlite":
+        return Place.of(kind, f"sqlite:///{tmp_path}/deep/state.db")
+    if kind in ("postgres", "mysql"):
+        url = request.getfixturevalue(f"{kind}_url")
+        return Place.of(kind, {"url": url, "table": f"state_{unique}"})
+    if kind == "memory":
+        memory = MemoryStore()
+        return Place(kind, None, lambda: StateStore(CloudObjects(memory, "memory://")))
+    variable = f"SINGER_SPARK_TEST_{kind.upper()}"
+    if variable not in os.environ:
+        pytest.skip(f"needs a server: {variable}=URL of a bucket")
+    return Place.of(kind, f"{os.environ[variable].rstrip('/')}/{unique}")
+
+
+@pytest.fixture
+def store(place):
+    return place.open()

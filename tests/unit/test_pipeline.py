@@ -84,6 +84,17 @@ def test_a_small_file_has_defaults(load):
     assert pipeline.alerts == Alerts()
 
 
+def test_state_may_be_a_mapping(load):
+    given = "state: {url: 's3://lake/x', endpoint_url: 'http://minio:9000'}\n"
+    assert load(SMALL + given).state == {
+        "url": "s3://lake/x",
+        "endpoint_url": "http://minio:9000",
+    }
+    for wrong in ("5", "[]", "''", "{}"):
+        with pytest.raises(SettingsError, match="state: must be a folder, a URL, or a mapping"):
+            load(f"{SMALL}state: {wrong}\n")
+
+
 @pytest.mark.parametrize(
     ("path", "state"),
     [
@@ -218,7 +229,7 @@ def test_all_problems_are_told_at_once(load):
         (("target: target-x, config: {path: lake}", "path: x"), "destination.bucket: is required"),
         (("name: small", "name: small\ntransport: batch"), "transport: batch is not offered"),
         (("name: small", "name: small\ntimeout: 0s"), "timeout: must be a duration"),
-        (("name: small", "name: small\nstate: 5"), "state: must be a text"),
+        (("name: small", "name: small\nstate: 5"), "state: must be a folder"),
     ],
 )
 def test_a_problem_names_its_key(load, change, problem):
