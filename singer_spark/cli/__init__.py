@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from singer_spark import __version__
-from singer_spark.cli import demo, run, runs, state, unlock
+from singer_spark.cli import demo, run, runs, state, status, unlock
 
 __all__ = ["main"]
 
@@ -16,5 +16,5 @@ def main() -> None:
     """Run Singer taps into targets and keep their state."""
 
 
-for command in (run.run, runs.runs, state.state, unlock.unlock, demo.demo):
+for command in (run.run, runs.runs, status.status, state.state, unlock.unlock, demo.demo):
     main.add_command(command)

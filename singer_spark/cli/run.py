@@ -75,8 +75,7 @@ def run(
     )
     options.check()
     paths = find_pipelines(pipelines, Path.cwd())
-    for path in paths:
-        refuse_twins(path, Path.cwd())
+    refuse_twins(paths, Path.cwd())
     if len(paths) > 1 or any(map(is_pattern, pipelines)):
         if options.files:
             raise SettingsError("--state-in and --state-out are for one pipeline")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,6 +35,11 @@ def lay_out(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list
 def cut(line: str) -> str:
     """Shorten a line to the width of a terminal."""
     return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+
+
+def wrap(text: str) -> str:
+    """Break a text into indented lines that fit a terminal."""
+    return "\n".join(textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  "))
 
 
 def tell_count(count: int) -> str:

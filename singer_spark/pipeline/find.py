@@ -56,18 +56,25 @@ def is_pattern(argument: str) -> bool:
     return bool(PATTERN_SIGNS & set(argument))
 
 
-def refuse_twins(path: Path, working_folder: Path) -> None:
-    """Refuse a file whose pipeline has the name of another in `pipelines/`: both share a state."""
-    files = list_pipeline_files(working_folder)
-    if path.resolve() not in {file.resolve() for file in files}:
-        return
+def refuse_twins(paths: Iterable[Path], working_folder: Path) -> None:
+    """Refuse files whose pipeline has the name of another in `pipelines/`: both share a state."""
+    twins = find_twins(working_folder)
+    for path in paths:
+        if problem := twins.get(path.resolve()):
+            raise SettingsError(problem)
+
+
+def find_twins(working_folder: Path) -> dict[Path, str]:
+    """Find the files in `pipelines/` whose pipelines have one name, and tell so of each."""
     by_name = defaultdict(list)
-    for file in files:
+    for file in list_pipeline_files(working_folder):
         by_name[_name_in(file)].append(file)
-    twins = by_name[_name_in(path)]
-    if len(twins) > 1:
-        named = " and ".join(str(file.relative_to(working_folder)) for file in twins)
-        raise SettingsError(f"name: {named} have the same name; give each one of its own")
+    problems: dict[Path, str] = {}
+    for files in by_name.values():
+        named = " and ".join(str(file.relative_to(working_folder)) for file in files)
+        problem = f"name: {named} have the same name; give each one of its own"
+        problems |= {file.resolve(): problem for file in files if len(files) > 1}
+    return problems
 
 
 def _name_in(path: Path) -> str:
