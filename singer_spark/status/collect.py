@@ -65,8 +65,8 @@ def _look_at_file(path: Path, twin: str | None, stores: dict[str, StateStore]) -
         raise SettingsError(twin)
     pipeline = load_pipeline(path)
     # A client per store, not per pipeline: connecting costs more than looking.
-    store = stores.get(pipeline.state) or create_state_store(pipeline.state)
-    stores[pipeline.state] = store
+    place = repr(pipeline.state)
+    store = stores[place] = stores.get(place) or create_state_store(pipeline.state)
     return _look(store, pipeline.name, pipeline.alerts, pipeline.cron)
 
 
