@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from difflib import unified_diff
 from typing import IO, Any
 
 import click
 
+from singer_spark.cli.complete import complete_pipeline
 from singer_spark.cli.places import Place, find_place, find_places, state_option, yes_option
+from singer_spark.cli.recover import recover
+from singer_spark.cli.statediff import pretty, state_diff
 from singer_spark.cli.table import json_option, lay_out, show_json
-from singer_spark.errors import SingerSparkError, StateError
+from singer_spark.errors import SettingsError, SingerSparkError, StateError
 from singer_spark.state import PipelineState
-from singer_spark.state.change import delete_state, parse_state, replace_state
+from singer_spark.state.change import delete_state, move_bookmark, parse_state, replace_state
+from singer_spark.state.documents import DamagedError
 
 HEAD = ("PIPELINE", "LAST RUN (UTC)", "RUNS", "BOOKMARKS")
+pipeline_argument = click.argument("pipeline", shell_complete=complete_pipeline)
 state_file = click.argument("file", type=click.File("rb"))
 
 
 @click.group()
 def state() -> None:
-    """Inspect, set and reset the state of pipelines."""
+    """Inspect, set and reset the state of pipelines.
+
+    PIPELINE is a pipeline file, its name in pipelines/, or with --state URL its name in that store:
+    a folder, s3://, sqlite:///, postgresql://, mysql://, gs://, az://, or Meltano's layout as
+    meltano+file:// and the like. A state is never changed under a run in progress.
+    """
 
 
 @state.command("list")
@@ -48,7 +56,7 @@ def list_states(*, url: str | None, as_json: bool) -> None:
 
 
 @state.command()
-@click.argument("pipeline")
+@pipeline_argument
 @state_option
 def get(pipeline: str, *, url: str | None) -> None:
     """Print the Singer state of PIPELINE, as a tap's --state takes it."""
@@ -56,41 +64,60 @@ def get(pipeline: str, *, url: str | None) -> None:
 
 
 @state.command("set")
-@click.argument("pipeline")
-@state_file
+@pipeline_argument
+@click.argument("file", type=click.File("rb"), required=False)
+@click.option("--stream", "moves", nargs=2, multiple=True, metavar="STREAM VALUE",
+              help="Move the bookmark of this stream to this value; may be repeated.")  # fmt: skip
 @state_option
-def set_state(pipeline: str, file: IO[bytes], *, url: str | None) -> None:
-    """Set the state of PIPELINE to that of FILE (- is standard input)."""
-    place = find_place(pipeline, url)
-    new = parse_state(file.read(), _name_of(file))
-    replace_state(place.store, _before(place), new)
-    click.echo(f"{place.name}: state stored; the next run starts from it")
+def set_state(
+    pipeline: str, file: IO[bytes] | None, *, moves: tuple[tuple[str, str], ...], url: str | None
+) -> None:
+    """Start the next run of PIPELINE from another point.
 
+    FILE (- is standard input) holds the whole Singer state. With --stream only the bookmarks of
+    these streams are moved: the next run reads them again from there, a backfill.
 
-@state.command()
-@click.argument("pipeline")
-@state_option
-def edit(pipeline: str, *, url: str | None) -> None:
-    """Change the state of PIPELINE in $EDITOR."""
+    \b
+    singer-spark state set shop --stream public-orders 2026-01-01T00:00:00+00:00
+    singer-spark state set shop state.json
+    """  # noqa: D301, click reads the sign
+    if (file is None) == (not moves):
+        raise SettingsError("give the new state as FILE, or the bookmarks to move as --stream")
     place = find_place(pipeline, url)
     before = _before(place)
-    text = click.edit(_pretty(before.watermark), extension=".json")
-    new = before.watermark if text is None else parse_state(text, "the edited text")
-    if new == before.watermark:
-        click.echo(f"{place.name}: state unchanged")
-        return
-    replace_state(place.store, before, new)
-    click.echo(f"{place.name}: state stored; the next run starts from it")
+    new = parse_state(file.read(), _name_of(file)) if file else before.watermark
+    for stream, value in moves:
+        new = move_bookmark(new, stream, value)
+    _replace(place, before, new)
 
 
 @state.command()
-@click.argument("pipeline")
+@pipeline_argument
+@state_option
+def edit(pipeline: str, *, url: str | None) -> None:
+    """Change the state of PIPELINE in $EDITOR; what is no JSON object is refused."""
+    place = find_place(pipeline, url)
+    before = _before(place)
+    text = click.edit(pretty(before.watermark), extension=".json")
+    new = before.watermark if text is None else parse_state(text, "the edited text")
+    _replace(place, before, new)
+
+
+@state.command()
+@pipeline_argument
 @state_option
 @yes_option
 def delete(pipeline: str, *, url: str | None, yes: bool) -> None:
-    """Forget the state of PIPELINE; the next run reads everything."""
+    """Forget the state of PIPELINE; the next run reads everything.
+
+    The history of its runs stays. `run --full` reads everything too, but keeps the old state until
+    it has succeeded.
+    """
     place = find_place(pipeline, url)
-    _get(place)
+    try:
+        _get(place)
+    except DamagedError as error:
+        click.echo(f"Warning: {error.message}", err=True)
     if not yes:
         click.confirm(f"Delete the state of {place.name}?", abort=True)
     delete_state(place.store, place.name)
@@ -98,16 +125,26 @@ def delete(pipeline: str, *, url: str | None, yes: bool) -> None:
 
 
 @state.command()
-@click.argument("pipeline")
+@pipeline_argument
 @state_file
 @state_option
 def diff(pipeline: str, file: IO[bytes], *, url: str | None) -> None:
     """Show how FILE (- is standard input) differs from the state of PIPELINE."""
     place = find_place(pipeline, url)
     old, new = _before(place).watermark, parse_state(file.read(), _name_of(file))
-    a, b = (_pretty(value, sort_keys=True).splitlines() for value in (old, new))
-    for line in unified_diff(a, b, place.name, _name_of(file), lineterm=""):
+    for line in state_diff(old, new, place.name, _name_of(file)):
         click.echo(line)
+
+
+state.add_command(recover)
+
+
+def _replace(place: Place, before: PipelineState, new: Mapping[str, Any]) -> None:
+    if new == before.watermark:
+        click.echo(f"{place.name}: state unchanged")
+        return
+    replace_state(place.store, before, new)
+    click.echo(f"{place.name}: state stored; the next run starts from it")
 
 
 def _get(place: Place) -> PipelineState:
@@ -126,10 +163,6 @@ def _before(place: Place) -> PipelineState:
 
 def _name_of(file: IO[bytes]) -> str:
     return str(getattr(file, "name", "<stdin>"))
-
-
-def _pretty(value: Mapping[str, Any], *, sort_keys: bool = False) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=sort_keys) + "\n"
 
 
 def _row(known: PipelineState) -> tuple[str, ...]:

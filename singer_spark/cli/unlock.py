@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import click
 
+from singer_spark.cli.complete import complete_pipeline
 from singer_spark.cli.places import find_place, state_option, yes_option
 from singer_spark.state.lock import LockedError, end_lock, read_lock
 from singer_spark.state.objects import Expect
 
 
 @click.command()
-@click.argument("pipeline")
+@click.argument("pipeline", shell_complete=complete_pipeline)
 @state_option
 @yes_option
 def unlock(pipeline: str, *, url: str | None, yes: bool) -> None:
-    """End the lock of PIPELINE, whose run has died."""
+    """End the lock of PIPELINE, whose run has died.
+
+    It is seldom needed: the next run takes over a dead lock by itself, at once on the same machine,
+    after 5 minutes without a heartbeat on another. A run that is alive after all stops as soon as
+    it notices, and stores no state.
+    """
     name, store = find_place(pipeline, url)
     holder, tag = read_lock(store, name)
     if tag is Expect.ABSENT:

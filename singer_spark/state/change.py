@@ -26,6 +26,40 @@ def parse_state(text: str | bytes, where: str) -> dict[str, Any]:
     return value
 
 
+def move_bookmark(watermark: Mapping[str, Any], stream: str, value: str) -> dict[str, Any]:
+    """Give the state with one stream's bookmark at another point; the rest of it stays."""
+    bookmarks = watermark.get("bookmarks")
+    known = bookmarks if isinstance(bookmarks, Mapping) else {}
+    bookmark = known.get(stream)
+    if not isinstance(bookmark, Mapping) or "replication_key_value" not in bookmark:
+        movable = [name for name, one in known.items() if "replication_key_value" in (one or {})]
+        raise StateError(
+            f"{stream} has no bookmark that can be moved; there are "
+            f"{', '.join(movable) or 'none'}. Run the pipeline once, or give the whole state in a "
+            "file. Nothing was changed"
+        )
+    # What a run had begun from the old point is of no use from the new one.
+    kept = {key: one for key, one in bookmark.items() if key != "progress_markers"}
+    moved = _like(bookmark["replication_key_value"], value, stream)
+    return {**watermark, "bookmarks": {**known, stream: {**kept, "replication_key_value": moved}}}
+
+
+def _like(old: Any, value: str, stream: str) -> Any:
+    """Read a value as the old one is: as a text, a number or a list."""
+    if old is None or isinstance(old, str):
+        return value
+    try:
+        new = json.loads(value)
+    except ValueError:
+        new = None
+    if type(new) is type(old) or (type(old) is float and type(new) is int):
+        return new
+    raise StateError(
+        f"{stream}: {value} is not of the kind of its bookmark, which is {json.dumps(old)}. "
+        "Nothing was changed"
+    )
+
+
 def replace_state(store: StateStore, before: PipelineState, watermark: Mapping[str, Any]) -> None:
     """Store another state over the one that was read, while no run is active."""
     with locked(store, before.pipeline_name):

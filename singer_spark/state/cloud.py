@@ -93,7 +93,7 @@ class CloudObjects:
             yield
         except (BaseError, OSError) as error:
             raise StateError(
-                f"state store {self.place}: cannot {verb} ({_first_line(error)}); check the "
+                f"{self.place}: cannot {verb} ({_first_line(error)}); check the "
                 "bucket and the credentials, which must allow to get, put, delete and list objects"
             ) from error
 

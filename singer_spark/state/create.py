@@ -22,10 +22,12 @@ def create_state_store(url_or_config: str | os.PathLike[str] | Mapping[str, Any]
     """Open the store that a folder's path, a URL or a mapping describes."""
     if isinstance(url_or_config, Mapping):
         return StateStore(_from_config(dict(url_or_config)))
-    return StateStore(_from_url(os.fspath(url_or_config), {}))
+    return StateStore(open_objects(os.fspath(url_or_config)))
 
 
-def _from_url(url: str, options: Options) -> ObjectStore:
+def open_objects(url: str, options: Options | None = None) -> ObjectStore:
+    """Open the place of a path or URL, whatever is kept there."""
+    options = options or {}
     scheme = url.split("://", 1)[0].lower() if "://" in url else "file"
     if scheme.startswith(MELTANO):
         return _open_meltano(url, options)
@@ -49,7 +51,7 @@ def _from_config(config: Options) -> ObjectStore:
         url = f"s3://{config.pop('bucket')}/{config.pop('prefix', '')}"
     else:
         raise SettingsError("state: give url, or type file with path, or type s3 with bucket")
-    return _from_url(url, config)
+    return open_objects(url, config)
 
 
 def _open_folder(url: str, options: Options) -> ObjectStore:
@@ -104,7 +106,7 @@ def _open_meltano(url: str, options: Options) -> ObjectStore:
             "state: Meltano's layout is known in file://, s3://, gs:// and az://, as in "
             f"{MELTANO}s3://bucket/prefix"
         )
-    return MeltanoObjects(_from_url(inner, options))
+    return MeltanoObjects(open_objects(inner, options))
 
 
 def _refuse_unknown(options: Mapping[str, Any], known: tuple[str, ...]) -> None:

@@ -88,7 +88,7 @@ class FolderObjects:
             yield
         except OSError as error:
             raise StateError(
-                f"state folder {error.filename or self.root}: {error.strerror or error}; "
+                f"{error.filename or self.root}: {error.strerror or error}; "
                 "check that it is a folder that this user may write to"
             ) from error
 

@@ -106,7 +106,7 @@ class S3Objects:
         except (ClientError, BotoCoreError, ValueError) as error:
             reason = _code(error) if isinstance(error, ClientError) else type(error).__name__
             raise StateError(
-                f"state store {self.place}: cannot {verb} ({reason}); check the bucket, endpoint "
+                f"{self.place}: cannot {verb} ({reason}); check the bucket, endpoint "
                 "and credentials, which must allow to get, put, delete and list objects"
             ) from error
 

@@ -174,13 +174,13 @@ class SqlObjects:
             yield
         except SQLAlchemyError as error:
             raise StateError(
-                f"state store {self.place}: cannot {verb} ({self._database.explain(error)}); check "
+                f"{self.place}: cannot {verb} ({self._database.explain(error)}); check "
                 "that the database can be reached and that this user may read and write the table "
                 f"{self._table.name}"
             ) from error
         except OSError as error:
             raise StateError(
-                f"state store {self.place}: {error.strerror}; check that its folder can be written"
+                f"{self.place}: {error.strerror}; check that its folder can be written"
             ) from error
 
 

@@ -1,0 +1,113 @@
+"""`singer-spark state recover`: a lost state, built again from the Delta tables' own commits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path, PurePath
+from typing import Any
+
+import click
+
+from singer_spark.cli.complete import complete_pipeline
+from singer_spark.cli.places import Place, find_place, state_option, yes_option
+from singer_spark.cli.statediff import state_diff
+from singer_spark.cli.table import json_option, lay_out, show_json
+from singer_spark.errors import SettingsError
+from singer_spark.pipeline import find_pipeline, load_pipeline
+from singer_spark.pipeline.endpoints import DEFAULT_TARGET, Plugin
+from singer_spark.state import PipelineState
+from singer_spark.state.change import replace_state
+from singer_spark.state.deltalog import TableCommit
+from singer_spark.state.recover import Recovery, explain_silence, look_for_state, rebuild
+
+HEAD = ("STREAM", "VERSION", "COMMITTED (UTC)", "BOOKMARK")
+
+
+@click.command()
+@click.argument("pipeline", shell_complete=complete_pipeline)
+@click.option("--tables", metavar="PATH", help="Where the tables lie; needed with --state.")
+@state_option
+@click.option("--dry-run", is_flag=True, help="Show what would be stored, and store nothing.")
+@yes_option
+@json_option
+def recover(
+    pipeline: str, *, tables: str | None, url: str | None, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Build the state of PIPELINE again from the tables it has loaded.
+
+    Every commit of target-spark-delta carries the bookmark that it made true. The newest one of
+    each stream is laid over the stored state; streams without one keep what is stored.
+
+    \b
+    singer-spark state recover shop --dry-run
+    singer-spark state recover shop --state s3://lake/state --tables s3://lake
+    """  # noqa: D301, click reads the sign
+    if url is not None and tables is None:
+        raise SettingsError("with --state give --tables, the path under which the tables lie")
+    root = tables or tables_of(load_pipeline(find_pipeline(pipeline, Path.cwd())).target)
+    place = find_place(pipeline, url)
+    recovery = look_for_state(root, place.name)
+    before = place.store.get(place.name) or PipelineState(place.name)
+    after = rebuild(before.watermark, recovery.commits)
+    changed = after != before.watermark
+    if not as_json:
+        _show(recovery, place, before, after)
+    stored = changed and not dry_run and (yes or _confirm(place))
+    if stored:
+        replace_state(place.store, before, after)
+    if as_json:
+        show_json(_as_json(recovery, place, after) | {"changed": changed, "stored": stored})
+    elif not dry_run:
+        click.echo(
+            f"{place.name}: state stored; the next run starts from it"
+            if stored
+            else f"{place.name}: state unchanged"
+        )
+
+
+def tables_of(target: Plugin) -> str:
+    """Find the folder of the tables that a target writes; only ours is known."""
+    if PurePath(target.command).name != DEFAULT_TARGET:
+        raise SettingsError(
+            f"{target.command} does not write its state into its tables; recover works with "
+            f"{DEFAULT_TARGET} only. Set the state by hand: singer-spark state set"
+        )
+    path, schema = target.config.get("path"), target.config.get("default_target_schema")
+    if not path:
+        raise SettingsError(
+            "the destination has no path (tables of a catalog?); give the folder of the tables "
+            "with --tables"
+        )
+    return "/".join([str(path).rstrip("/"), *([str(schema)] if schema else [])])
+
+
+def _confirm(place: Place) -> bool:
+    return click.confirm(f"Store this as the state of {place.name}?", err=True)
+
+
+def _show(recovery: Recovery, place: Place, before: PipelineState, after: dict[str, Any]) -> None:
+    rows = [_row(commit) for commit in sorted(recovery.commits, key=lambda found: found.stream)]
+    click.echo("\n".join(lay_out([HEAD, *rows], right=(1,))))
+    for log in recovery.silent:
+        click.echo(f"{log.table}: {explain_silence(log)}")
+    lines = state_diff(before.watermark, after, place.name, "recovered")
+    click.echo("\n".join(["", *lines] if lines else ["", "The stored state says the same."]))
+
+
+def _row(commit: TableCommit) -> tuple[str, ...]:
+    state = commit.state
+    value = state.get("replication_key_value", state) if isinstance(state, dict) else state
+    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    moment = commit.committed_at[:19].replace("T", " ")
+    return commit.stream, str(commit.version), moment, told
+
+
+def _as_json(recovery: Recovery, place: Place, after: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "pipeline": place.name,
+        "tables": recovery.place,
+        "found": [asdict(commit) for commit in recovery.commits],
+        "silent": [{"table": log.table, "reason": explain_silence(log)} for log in recovery.silent],
+        "state": after,
+    }

@@ -1,0 +1,21 @@
+"""How two Singer states differ, as people read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from difflib import unified_diff
+from typing import Any
+
+
+def pretty(value: Mapping[str, Any], *, sort_keys: bool = False) -> str:
+    """Write a state as JSON for an editor."""
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=sort_keys) + "\n"
+
+
+def state_diff(
+    old: Mapping[str, Any], new: Mapping[str, Any], old_name: str, new_name: str
+) -> list[str]:
+    """Give the lines of a unified diff; the order of keys is no difference."""
+    a, b = (pretty(value, sort_keys=True).splitlines() for value in (old, new))
+    return list(unified_diff(a, b, old_name, new_name, lineterm=""))

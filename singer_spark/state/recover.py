@@ -1,0 +1,72 @@
+"""A lost state, built again from the commits that it led to. Pure but for reading the logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from singer_spark.errors import SettingsError, StateError
+from singer_spark.state.create import open_objects
+from singer_spark.state.deltalog import TableCommit, TableLog, read_logs
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What the tables tell: the commits that carry a state, and the tables that tell nothing."""
+
+    place: str
+    commits: tuple[TableCommit, ...]  # oldest first
+    silent: tuple[TableLog, ...]
+
+
+def look_for_state(tables: str, pipeline: str) -> Recovery:
+    """Look for a pipeline's bookmarks in the Delta tables of a folder or bucket."""
+    try:
+        objects = open_objects(tables)
+    except SettingsError as error:
+        raise SettingsError(
+            "recover reads the logs of tables in a folder, s3://, gs:// or az://; this destination "
+            f"is none of them ({error.message})"
+        ) from None
+    logs = read_logs(objects, pipeline)
+    commits = sorted(
+        (log.commit for log in logs if log.commit), key=lambda commit: commit.committed_at
+    )
+    if not commits:
+        raise StateError(f"{objects.place}: {_why_nothing(logs, pipeline)}")
+    return Recovery(objects.place, tuple(commits), tuple(log for log in logs if not log.commit))
+
+
+def rebuild(before: Mapping[str, Any], commits: tuple[TableCommit, ...]) -> dict[str, Any]:
+    """Lay what the commits tell over the stored state, which keeps what they do not know.
+
+    A tap whose state has no `bookmarks` has its whole state in each commit: the newest counts.
+    """
+    if before and "bookmarks" not in before:
+        whole = commits[-1].state
+        return {**before, **(whole if isinstance(whole, dict) else {})}
+    bookmarks = {commit.stream: commit.state for commit in commits}
+    return {**before, "bookmarks": {**(before.get("bookmarks") or {}), **bookmarks}}
+
+
+def explain_silence(log: TableLog) -> str:
+    """Tell why a table has nothing to tell."""
+    if log.is_cut:
+        return (
+            f"no bookmark since version {log.oldest}, where its log begins; "
+            "older commits were cleaned up"
+        )
+    return "no commit of this pipeline carries a bookmark"
+
+
+def _why_nothing(logs: list[TableLog], pipeline: str) -> str:
+    if not logs:
+        return "there is no Delta table; look at the destination's path and default_target_schema"
+    others = sorted(frozenset[str]().union(*(log.pipelines for log in logs)) - {pipeline})
+    told = f"no commit of {pipeline} in {len(logs)} table(s) carries a bookmark"
+    if others:
+        return f"{told}, but commits of {', '.join(others)} do; is the name right?"
+    if any(log.is_cut for log in logs):
+        return f"{told}; older commits were cleaned up, so set the state by hand (state set)"
+    return f"{told}; they were not loaded by singer-spark run, so set the state by hand (state set)"
