@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks import data, measure
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 MILLION = 1_000_000
 
 
@@ -41,7 +41,7 @@ def _loaded(folder: Path, target: list[str], rows: int) -> measure.Measured:
 
 def tap(folder: Path, rows: int, sdk_rows: int) -> None:
     """A table out of PostgreSQL, against a SQL tap of the SDK."""
-    from fixtures_tap import Postgres
+    from tests.support.tap import Postgres
 
     server = Postgres()
     try:

@@ -1,102 +1,81 @@
-"""Bookmarks compared and written by the type of their column: times by Spark, in UTC."""
+"""Bookmarks as marks: numbers exactly, times by Spark, in UTC, never by way of Python's clock."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from singer_spark.names import literal
-from tap_spark_source.plan import Window, bad_start
-from tap_spark_source.sources import Bounds
+from tap_spark_source.key import Key, Mark, mark_text, number_below
 from tap_spark_source.table import Column
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-_FORMATS = {
-    "timestamp": "yyyy-MM-dd''T''HH:mm:ss.SSSSSSxxx",
-    "timestamp_ntz": "yyyy-MM-dd''T''HH:mm:ss.SSSSSS",
-    "date": "yyyy-MM-dd",
-}
-_EXACT = Context(prec=80)
+# Clocks differ by a little; a time without a zone may be that of the furthest one.
+_TOLERANCE = {"timestamp": "1 minute", "timestamp_ntz": "14 hours"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """The window once the source said how far it goes, and the bookmark after reading it."""
+def to_mark(spark: SparkSession, key: Key, values: Sequence[Any]) -> Mark:
+    """Return JSON values of a key, or of its first parts, as the source's literals want them.
 
-    bounds: Bounds
-    bookmark: Any
-    is_ahead: bool
-
-
-def read_mark(marks: DataFrame, key: Column) -> str | None:
-    """Return the text of the one value in the column `mark`."""
-    text: str | None = marks.selectExpr(f"{_text('mark', key)} as mark").toArrow()[0][0].as_py()
-    return text
-
-
-def settle(spark: SparkSession, window: Window, *, stream: str, upper: str | None) -> Settled:
-    """Turn a window into bounds: lookback for the query only, never below the old bookmark."""
-    key = window.key
-    lower, is_ahead = None, False
-    if window.start is not None:
-        lower, is_ahead = _lower(spark, window, stream=stream, upper=upper)
-    keeps = upper is None or is_ahead
-    bookmark = window.start if keeps and window.from_bookmark else None
-    if not keeps:
-        bookmark = int(str(upper)) if key.is_integer else upper
-    bounds = Bounds(key=key, lower=lower, upper=upper, nulls=window.null_keys == "include")
-    return Settled(bounds=bounds, bookmark=bookmark, is_ahead=is_ahead)
+    Raises:
+        ValueError: A value looks like one of its type but is none.
+    """
+    parts = key.parts[: len(values)]
+    times = [_instant(part, value) for part, value in zip(parts, values, strict=True)]
+    found = iter(_texts(spark, [time for time in times if time]))
+    return tuple(
+        next(found) if time else number_below(part, value, 0) if part.is_number else value
+        for part, value, time in zip(parts, values, times, strict=True)
+    )
 
 
-def _lower(
-    spark: SparkSession, window: Window, *, stream: str, upper: str | None
-) -> tuple[str, bool]:
-    """Return the lower bound, and whether the start is ahead of all that the source has."""
-    if window.key.is_number:
-        return _lower_number(window, stream=stream, upper=upper)
-    if not window.key.is_time:
-        return str(window.start), False
-    return _lower_time(spark, window, stream=stream, upper=upper)
+def looked_back(spark: SparkSession, key: Key, mark: Mark, lookback: float) -> Mark | None:
+    """Return the mark that is so much below; None where the key has no distances."""
+    first = key.parts[0]
+    if first.is_number:
+        return (number_below(first, mark[0], lookback),)
+    if not first.is_time:
+        return None
+    back = f"make_dt_interval(0, 0, 0, {Decimal(str(lookback)):f})"
+    lower = f"cast(cast({_value(first, mark[0])} as timestamp) - {back} as {first.datatype})"
+    return tuple(_texts(spark, [mark_text(lower, first.datatype)]))
 
 
-def _lower_number(window: Window, *, stream: str, upper: str | None) -> tuple[str, bool]:
-    try:
-        start = Decimal(str(window.start))
-    except InvalidOperation as error:
-        raise bad_start(stream, window) from error
-    scale = re.search(r",(\d+)\)", window.key.datatype)
-    step = Decimal(1).scaleb(-int(scale[1]) if scale else 0)
-    below = _EXACT.subtract(start, Decimal(str(window.lookback)))
-    lower = below.quantize(step, rounding=ROUND_FLOOR, context=_EXACT)
-    return f"{lower:f}", upper is not None and start > Decimal(upper)
+def seconds_between(spark: SparkSession, column: Column, low: str, high: str) -> float | None:
+    """Return how far two values of a time lie apart; None for what is no time."""
+    if not column.is_time:
+        return None
+    ends = (f"unix_micros(cast({_value(column, text)} as timestamp))" for text in (high, low))
+    return int(_texts(spark, [" - ".join(ends)])[0]) / 1e6
 
 
-def _lower_time(
-    spark: SparkSession, window: Window, *, stream: str, upper: str | None
-) -> tuple[str, bool]:
-    kind = window.key.datatype
+def is_future(spark: SparkSession, column: Column, text: str) -> bool:
+    """Say whether a time has not come yet, in any zone where it carries none."""
+    ahead = _TOLERANCE.get(column.datatype, "26 hours")
+    now = f"current_timestamp() + interval {ahead}"
+    return bool(_texts(spark, [f"cast({_value(column, text)} as timestamp) > {now}"])[0])
+
+
+def _instant(part: Column, value: Any) -> str | None:
+    """Return the Spark SQL of a time's text; None for what is no time."""
+    return mark_text(_value(part, str(value)), part.datatype) if part.is_time else None
+
+
+def _value(part: Column, text: str) -> str:
     # By way of the instant, or Spark would drop an offset that the text carries.
-    start = f"cast(cast({literal(str(window.start))} as timestamp) as {kind})"
-    lower = start
-    if window.lookback:
-        back = f"make_dt_interval(0, 0, 0, {Decimal(str(window.lookback)):f})"
-        lower = f"cast(cast({start} as timestamp) - {back} as {kind})"
-    ahead = f"{start} > cast({literal(upper)} as {kind})" if upper is not None else "false"
+    return f"cast(cast({literal(text)} as timestamp) as {part.datatype})"
+
+
+def _texts(spark: SparkSession, expressions: Sequence[str]) -> list[Any]:
     from pyspark.errors import PySparkException
 
+    if not expressions:
+        return []
     try:
-        row = spark.sql(f"select {_text(lower, window.key)}, {ahead}").toArrow()
+        (row,) = spark.sql(f"select {', '.join(expressions)}").toArrow().to_pylist()
     except PySparkException as error:
-        raise bad_start(stream, window) from error
-    return row[0][0].as_py(), row[1][0].as_py()
-
-
-def _text(expression: str, key: Column) -> str:
-    """Write a value of the key as the text that a bookmark holds."""
-    if pattern := _FORMATS.get(key.datatype):
-        return f"date_format({expression}, '{pattern}')".replace("''T''", "\\'T\\'")
-    return f"cast({expression} as string)"
+        raise ValueError("is no time that the calendar has") from error
+    return list(row.values())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from pyspark.sql import types as T
 
 from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
-from tap_spark_source.table import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,14 +42,11 @@ class Envelope:
     version: int | None = None
 
 
-def record_lines(
-    frame: DataFrame, columns: Sequence[Column], envelope: Envelope, *, singer_decimal: bool
-) -> DataFrame:
+def record_lines(frame: DataFrame, envelope: Envelope, *, singer_decimal: bool) -> DataFrame:
     """Return one text per row, the complete RECORD message without its line end."""
     from pyspark.sql import functions as F
 
-    fields = {field.name: field.dataType for field in frame.schema.fields}
-    wire = [_wire(column.name, fields[column.name], singer_decimal) for column in columns]
+    wire = [_wire(field.name, field.dataType, singer_decimal) for field in frame.schema.fields]
     head = f'{{"type":"RECORD","stream":{json.dumps(envelope.stream)},"record":'
     tail = f',"time_extracted":{json.dumps(envelope.time_extracted)}'
     tail += f',"version":{envelope.version}}}' if envelope.version is not None else "}"

@@ -1,137 +1,17 @@
-"""The tap's settings, declared once and parsed once; after this nobody reads the raw config."""
+"""The tap's settings, parsed once; after this nobody reads the raw config."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from singer_sdk import typing as th
 from typing_extensions import override
 
 from singer_spark.names import merged_options
-from singer_spark.settings import SPARK, SparkSettings
-
-FULL_TABLE, INCREMENTAL = "FULL_TABLE", "INCREMENTAL"
-METHODS = [FULL_TABLE, INCREMENTAL]
-NULL_KEYS = ["include", "exclude", "fail"]
-KINDS = ("jdbc", "delta", "parquet", "csv", "json")
-
-_STREAM_OPTIONS = th.ObjectType(
-    th.Property("replication_method", th.StringType, allowed_values=METHODS),
-    th.Property("replication_key", th.StringType),
-    th.Property("key_properties", th.ArrayType(th.StringType)),
-    th.Property("where", th.StringType),
-    th.Property("lookback", th.NumberType(minimum=0)),
-    th.Property("null_replication_key", th.StringType, allowed_values=NULL_KEYS),
-    th.Property("start_value", th.CustomType({"type": ["string", "number", "null"]})),
-    additional_properties=False,
-)
-
-CONFIG_JSONSCHEMA = th.PropertiesList(
-    th.Property(
-        "source_url",
-        th.StringType,
-        required=True,
-        title="Source",
-        description=(
-            "Any JDBC URL, or a folder of tables, one sub-folder or file each: delta:PATH, "
-            "parquet:PATH, csv:PATH, json:PATH."
-        ),
-    ),
-    th.Property("source_user", th.StringType, title="User", description="User of the database."),
-    th.Property(
-        "source_password",
-        th.StringType,
-        secret=True,
-        title="Password",
-        description="Password of the database.",
-    ),
-    th.Property(
-        "source_options",
-        th.ObjectType(additional_properties=True),
-        default={},
-        title="Reader options",
-        description="Options passed to Spark's reader, except those that the tap generates.",
-    ),
-    th.Property(
-        "tables",
-        th.ArrayType(th.StringType),
-        default=["*"],
-        title="Tables",
-        description="Shell patterns of the tables to offer: public.orders, sales.*.",
-    ),
-    th.Property(
-        "start_date",
-        th.DateTimeType,
-        title="Start date",
-        description="First bookmark of time-based replication keys.",
-    ),
-    th.Property(
-        "default_replication_method",
-        th.StringType,
-        default=FULL_TABLE,
-        allowed_values=METHODS,
-        title="Default replication method",
-        description="Replication method of streams that say nothing else, where they can.",
-    ),
-    th.Property(
-        "default_replication_key",
-        th.StringType,
-        title="Default replication key",
-        description="Replication key for INCREMENTAL where the table has that column.",
-    ),
-    th.Property(
-        "lookback",
-        th.NumberType(minimum=0),
-        default=0,
-        title="Lookback",
-        description=(
-            "How far before the bookmark to read again: seconds for time keys, units for "
-            "numbers. Never written into the bookmark."
-        ),
-    ),
-    th.Property(
-        "null_replication_key",
-        th.StringType,
-        default="include",
-        allowed_values=NULL_KEYS,
-        title="Rows without a replication key",
-        description="What to do with rows whose replication key is NULL.",
-    ),
-    th.Property(
-        "fetch_rows",
-        th.IntegerType(minimum=1),
-        default=10_000,
-        title="Fetch size",
-        description="JDBC rows per round trip.",
-    ),
-    th.Property(
-        "stream_options",
-        th.ObjectType(additional_properties=_STREAM_OPTIONS),
-        default={},
-        title="Options of streams",
-        description=(
-            "Shell pattern of stream ids to replication_method, replication_key, "
-            "key_properties, where, lookback, null_replication_key and start_value."
-        ),
-    ),
-    th.Property(
-        "emit_activate_version_messages",
-        th.BooleanType,
-        default=False,
-        title="Activate versions",
-        description="Number full-table loads, and end each with an ACTIVATE_VERSION message.",
-    ),
-    th.Property(
-        "use_singer_decimal",
-        th.BooleanType,
-        default=False,
-        title="Decimals as strings",
-        description="Write decimals as strings of the format x-singer.decimal.",
-    ),
-    *SPARK,
-).to_dict()
+from singer_spark.settings import SparkSettings
+from tap_spark_source.declaration import FULL_TABLE, INCREMENTAL, KINDS
 
 _OURS = {
     "url": "use source_url",
@@ -143,10 +23,10 @@ _OURS = {
     "fetchsize": "use fetch_rows",
     "customschema": "the tap decides on types so that no value is bent",
     "prefertimestampntz": "the tap decides on types so that no value is bent",
-    "partitioncolumn": "the tap reads each table by one query",
-    "lowerbound": "the tap reads each table by one query",
-    "upperbound": "the tap reads each table by one query",
-    "numpartitions": "the tap reads each table by one query",
+    "partitioncolumn": "the tap cuts the ranges; use num_partitions",
+    "lowerbound": "the tap cuts the ranges; use num_partitions",
+    "upperbound": "the tap cuts the ranges; use num_partitions",
+    "numpartitions": "the tap cuts the ranges; use num_partitions",
 }
 
 
@@ -166,6 +46,11 @@ class Settings:
     default_key: str | None
     lookback: float
     null_keys: str
+    slice_rows: int
+    max_rows: int | None
+    window_start: Any
+    window_end: Any
+    partitions: int
     fetch_rows: int
     stream_options: Mapping[str, Mapping[str, Any]]
     singer_decimal: bool
@@ -188,6 +73,11 @@ class Settings:
             default_key=config.get("default_replication_key"),
             lookback=config.get("lookback") or 0,
             null_keys=config.get("null_replication_key") or "include",
+            slice_rows=config.get("slice_rows") or 1_000_000,
+            max_rows=config.get("max_rows"),
+            window_start=config.get("window_start"),
+            window_end=config.get("window_end"),
+            partitions=config.get("num_partitions") or os.cpu_count() or 1,
             fetch_rows=config.get("fetch_rows") or 10_000,
             stream_options=config.get("stream_options") or {},
             singer_decimal=bool(config.get("use_singer_decimal")),
@@ -197,6 +87,11 @@ class Settings:
     def __repr__(self) -> str:
         """Show nothing that could hold a secret."""
         return f"Settings({self.kind}, tables={self.tables})"
+
+    @property
+    def has_window(self) -> bool:
+        """Say whether a range is to be read, whatever the state says."""
+        return self.window_start is not None or self.window_end is not None
 
     def of_stream(self, stream: str) -> dict[str, Any]:
         """Return the stream's options: of each key the last matching pattern wins."""

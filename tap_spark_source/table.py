@@ -18,7 +18,9 @@ class Column:
     """One column: its Spark type, its JSON Schema, and how its source must be asked for it.
 
     `read` is what a database selects in its place, `parse` what Spark then makes of that; both
-    are there for types that a plain read would bend.
+    are there for types that a plain read would bend. `sql` is the expression that stands in its
+    place where it is no column of the table, `origin` the column's name in the table where that is
+    another one.
     """
 
     name: str
@@ -27,6 +29,9 @@ class Column:
     native: str = ""
     read: str | None = None
     parse: str | None = None
+    sql: str | None = None
+    origin: str | None = None
+    is_nullable: bool = True
 
     @property
     def is_time(self) -> bool:
@@ -41,17 +46,40 @@ class Column:
     @property
     def is_number(self) -> bool:
         """Say whether the values are exact numbers."""
-        return self.is_integer or self.datatype.startswith("decimal")
+        return self.is_integer or self.datatype.startswith("decimal") or self.is_decimal_text
+
+    @property
+    def is_decimal_text(self) -> bool:
+        """Say whether the values are numbers without bounds, which travel as texts."""
+        return self.datatype == "string" and self.schema.get("format") == "x-singer.decimal"
 
     @property
     def is_orderable(self) -> bool:
         """Say whether the column is offered as a replication key."""
         return self.datatype.startswith(_ORDERABLE)
 
+    @property
+    def can_be_key(self) -> bool:
+        """Say whether its source can cut a table along the column."""
+        return self.is_orderable or self.datatype in ("string", "binary")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """An index of a table: its columns, or the texts of its expressions, in order."""
+
+    columns: tuple[str, ...]
+    is_unique: bool = False
+    is_primary: bool = False
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One table or view of a source, and the stream it becomes."""
+    """One table or view of a source, and the stream it becomes.
+
+    `indexes` is None where the source does not tell. `rows` is the source's own estimate,
+    `most_rows` what it cannot exceed.
+    """
 
     stream: str
     name: str
@@ -59,6 +87,9 @@ class Table:
     columns: tuple[Column, ...] = ()
     keys: tuple[str, ...] = ()
     is_view: bool = False
+    indexes: tuple[Index, ...] | None = None
+    rows: int | None = None
+    most_rows: int | None = None
 
     @property
     def label(self) -> str:

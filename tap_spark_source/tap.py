@@ -19,7 +19,8 @@ from singer_spark.errors import SettingsError, StateError
 from singer_spark.plugin import SparkPlugin, read_json_object
 from singer_spark.session import open_session
 from tap_spark_source.catalog import read_catalog
-from tap_spark_source.settings import CONFIG_JSONSCHEMA, Settings, source_problems
+from tap_spark_source.declaration import CONFIG_JSONSCHEMA
+from tap_spark_source.settings import Settings, source_problems
 from tap_spark_source.sources import Source, open_source
 from tap_spark_source.stream import SparkStream
 

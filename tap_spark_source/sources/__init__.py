@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from singer_spark.session import open_session
 from tap_spark_source.settings import Settings
-from tap_spark_source.sources.base import Bounds, Source, source_errors
+from tap_spark_source.sources.base import Reach, Source, source_errors
 from tap_spark_source.sources.files import FileSource
 from tap_spark_source.sources.jdbc import JdbcSource
 
-__all__ = ["Bounds", "Source", "open_source", "source_errors"]
+__all__ = ["Reach", "Source", "open_source", "source_errors"]
 
 
 def open_source(settings: Settings) -> Source:

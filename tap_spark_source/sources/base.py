@@ -3,58 +3,75 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from singer_spark.errors import DataError, SettingsError, SingerSparkError, SourceError
 from singer_spark.typemap import to_json_schema
+from tap_spark_source.key import Key, Range, mark_text
+from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings
+from tap_spark_source.slicing import Slice, Survey
+from tap_spark_source.sources.dialect import PLAIN, Reading
 from tap_spark_source.table import Column, Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql import types as T
 
 OUT_OF_RANGE = "is outside the years 1 to 9999"
 TOO_FINE = "is finer than a microsecond"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """The window of one read as the source applies it: texts that Spark formatted, inclusive."""
-
-    key: Column
-    lower: str | None
-    upper: str | None
-    nulls: bool
-
-
-class Source(Protocol):
+class Source(ABC):
     """A place with tables."""
 
+    # Whether reading a part of a table costs less than reading it whole.
+    can_slice = True
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self.spark = spark
+        self._settings = settings
+
+    @abstractmethod
     def discover(self) -> list[Table]:
         """Describe the tables that the settings ask for."""
 
+    @abstractmethod
     def find(self, stream: str, *, schema: str | None, name: str | None) -> Table | None:
         """Describe the one table of a stream, or return None where it is gone."""
 
-    def frame(
-        self,
-        table: Table,
-        columns: Sequence[Column],
-        *,
-        where: str | None = None,
-        bounds: Bounds | None = None,
-    ) -> DataFrame:
-        """Return the rows of a table, filtered by the source itself."""
+    @abstractmethod
+    def describe(self, table: Table, expression: str) -> Column:
+        """Describe an SQL expression over the columns of a table."""
 
-    def high_mark(self, table: Table, key: Column, *, where: str | None) -> DataFrame:
-        """Return one row whose column `mark` is the highest value of the key."""
+    @abstractmethod
+    def frame(self, plan: ReadPlan, piece: Slice | None = None) -> DataFrame:
+        """Return the rows of a plan, or those of one slice, filtered by the source itself."""
 
-    def count_nulls(self, table: Table, key: Column, *, where: str | None) -> int:
-        """Count the rows whose key is NULL."""
+    @abstractmethod
+    def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
+        """Look ahead along a key without reading rows."""
+
+    @abstractmethod
+    def count(self, plan: ReadPlan, piece: Slice | None = None) -> int:
+        """Count the rows of a plan, or those of one slice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How far a survey looks: the first `rows` of a range, a mark every `step` of them.
+
+    The highest key is looked for in `top`, if at all.
+    """
+
+    limits: Range
+    top: Range | None
+    rows: int
+    step: int
 
 
 def describe_column(
@@ -62,22 +79,32 @@ def describe_column(
     *,
     singer_decimal: bool,
     native: str = "",
-    read: str | None = None,
-    parse: str | None = None,
-    hint: Mapping[str, Any] | None = None,
+    reading: Reading = PLAIN,
 ) -> Column:
-    """Describe a column of a loaded frame; the hint adds to its JSON Schema."""
+    """Describe a column of a loaded frame."""
     schema = to_json_schema(field.dataType, singer_decimal=singer_decimal)
     if schema.get("x-sql-datatype") and schema["type"] == ["string", "null"]:
         schema["x-sql-datatype"] = _carried(schema["x-sql-datatype"])
     return Column(
         name=field.name,
         datatype=field.dataType.simpleString(),
-        schema={**schema, **(hint or {})},
+        schema={**schema, **reading.hint},
         native=native,
-        read=read,
-        parse=parse,
+        read=reading.read,
+        parse=reading.parse,
     )
+
+
+def mark_texts(key: Key, names: Sequence[str]) -> list[str]:
+    """Return the Spark SQL that writes the parts of a key, found under other names, as a mark."""
+    parsed = [
+        (part.parse or "{}").replace("{}", name)
+        for part, name in zip(key.parts, names, strict=True)
+    ]
+    return [
+        f"{mark_text(value, part.datatype)} as k{number}"
+        for number, (part, value) in enumerate(zip(key.parts, parsed, strict=True))
+    ]
 
 
 def _carried(datatype: str) -> str:

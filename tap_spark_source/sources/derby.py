@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from tap_spark_source.sources.base import TOO_FINE
 from tap_spark_source.sources.dialect import PLAIN, Dialect, Reading, Row
-from tap_spark_source.table import Column
+from tap_spark_source.table import Column, Index
 
 # Derby counts nanoseconds, Spark microseconds: the rest must be nothing.
 _TIMESTAMP = Reading(
@@ -23,6 +23,8 @@ class Derby(Dialect):
     """Derby, through its SYS tables."""
 
     label = "({schema} || '.' || {table})"
+    random = "random()"
+    knows_indexes = True
     system_schemas = ("SYS", "SYSIBM", "SYSCAT", "SYSFUN", "SYSPROC", "SYSSTAT", "SQLJ", "NULLID")
 
     @override
@@ -38,7 +40,9 @@ class Derby(Dialect):
             select s.schemaname as s, t.tablename as t,
                    case when t.tabletype = 'V' then 'VIEW' else 'TABLE' end as kind,
                    c.columnname as c, c.columnnumber as pos,
-                   cast(c.columndatatype as varchar(200)) as native
+                   cast(c.columndatatype as varchar(200)) as native,
+                   case when cast(c.columndatatype as varchar(200)) like '%NOT NULL'
+                        then 1 else 0 end as required
             from sys.systables t
             join sys.sysschemas s on s.schemaid = t.schemaid
             join sys.syscolumns c on c.referenceid = t.tableid
@@ -46,26 +50,39 @@ class Derby(Dialect):
               and {self.condition(wanted, "s.schemaname", "t.tablename")}"""
 
     @override
-    def keys_query(self, wanted: str) -> str:
-        # The index behind a key says which columns it is of: UNIQUE BTREE (2, 1).
-        return f"""
-            select s.schemaname as s, t.tablename as t,
-                   cast(g.descriptor as varchar(200)) as columns
-            from sys.sysconstraints x
-            join sys.systables t on t.tableid = x.tableid
-            join sys.sysschemas s on s.schemaid = t.schemaid
-            join sys.syskeys k on k.constraintid = x.constraintid
-            join sys.sysconglomerates g on g.conglomerateid = k.conglomerateid
-            where x.type = 'P'
-              and {self.condition(wanted, "s.schemaname", "t.tablename")}"""
+    def numbered(self, order: str) -> str:
+        del order
+        return "row_number() over ()"
 
     @override
-    def key_columns(self, rows: Sequence[Row], columns: Sequence[Row]) -> tuple[str, ...]:
+    def indexes_query(self, wanted: str) -> str:
+        # The descriptor of an index says which columns it is of: UNIQUE BTREE (2, 1).
+        return f"""
+            select s.schemaname as s, t.tablename as t, g.conglomeratename as i,
+                   cast(g.descriptor as varchar(200)) as columns,
+                   max(case when x.type = 'P' then 1 else 0 end) as is_primary
+            from sys.sysconglomerates g
+            join sys.systables t on t.tableid = g.tableid
+            join sys.sysschemas s on s.schemaid = t.schemaid
+            left join sys.syskeys k on k.conglomerateid = g.conglomerateid
+            left join sys.sysconstraints x on x.constraintid = k.constraintid
+            where g.isindex and {self.condition(wanted, "s.schemaname", "t.tablename")}
+            group by s.schemaname, t.tablename, g.conglomeratename,
+                     cast(g.descriptor as varchar(200))"""
+
+    @override
+    def indexes(self, rows: Sequence[Row], columns: Sequence[Row]) -> tuple[Index, ...]:
         names = {int(row["pos"]): row["c"] for row in columns}
         return tuple(
-            names[int(number)]
+            Index(
+                columns=tuple(
+                    names[int(number)]
+                    for number in re.findall(r"\d+", row["columns"].rpartition("(")[2])
+                ),
+                is_unique=row["columns"].startswith("UNIQUE "),
+                is_primary=bool(row["is_primary"]),
+            )
             for row in rows
-            for number in re.findall(r"\d+", row["columns"].rpartition("(")[2])
         )
 
     @override
@@ -78,3 +95,7 @@ class Derby(Dialect):
         if native.startswith("XML"):
             return Reading("xmlserialize({} as clob)")
         return PLAIN
+
+    @override
+    def reading_of(self, datatype: str) -> Reading:
+        return _TIMESTAMP if datatype == "timestamp_ntz" else PLAIN

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from typing_extensions import override
 
-from tap_spark_source.table import Column, is_name
+from tap_spark_source.key import Mark
+from tap_spark_source.table import Column, Index, is_name
 
 Row = Mapping[str, Any]
 
@@ -34,6 +37,9 @@ class Dialect:
 
     quotes = ('"', '"')
     label = "concat({schema}, '.', {table})"
+    random = "rand()"
+    # Whether indexes_query tells of all indexes, or of primary keys alone.
+    knows_indexes = False
     system_schemas: tuple[str, ...] = (
         "information_schema",
         "INFORMATION_SCHEMA",
@@ -43,6 +49,8 @@ class Dialect:
         "mysql",
         "performance_schema",
     )
+
+    # Names, values and comparisons
 
     def quote(self, name: str) -> str:
         """Quote an identifier."""
@@ -60,28 +68,52 @@ class Dialect:
         if column.is_time:
             kind = "DATE" if column.datatype == "date" else "TIMESTAMP"
             return f"{kind} {self.text(value.replace('T', ' '))}"
+        if column.datatype == "binary":
+            return f"X'{base64.b64decode(value).hex()}'"
         return self.text(value)
+
+    def compared(
+        self, names: Sequence[str], columns: Sequence[Column], operator: str, mark: Mark
+    ) -> str:
+        """Compare a key with a mark, part by part; the first part alone can use an index."""
+        literal = self.literal(columns[0], mark[0])
+        if len(mark) == 1:
+            return f"{names[0]} {operator} {literal}"
+        rest = self.compared(names[1:], columns[1:], operator, mark[1:])
+        strict = operator[0]
+        return f"({names[0]} {strict}= {literal} and ({names[0]} {strict} {literal} or {rest}))"
+
+    def limited(self, query: str, rows: int) -> str:
+        """Cut an ordered query off after so many rows."""
+        return f"{query} fetch first {rows} rows only"
+
+    def numbered(self, order: str) -> str:
+        """Return the number of a row of a query that is ordered already."""
+        return f"row_number() over (order by {order})"
 
     def connection(self) -> dict[str, str]:
         """Return connection properties that the tap adds."""
         return {}
+
+    # What the database says of its tables
 
     def columns_query(self, wanted: str) -> str:
         """Return a query of tables and columns: one row per column."""
         return f"""
             select c.table_schema as s, c.table_name as t, tb.table_type as kind,
                    c.column_name as c, c.data_type as native, c.ordinal_position as pos,
-                   c.numeric_precision as p, c.numeric_scale as sc
+                   c.numeric_precision as p, c.numeric_scale as sc,
+                   case when c.is_nullable = 'NO' then 1 else 0 end as required
             from information_schema.columns c
             join information_schema.tables tb
               on tb.table_schema = c.table_schema and tb.table_name = c.table_name
             where {self.condition(wanted, "c.table_schema", "c.table_name")}"""
 
-    def keys_query(self, wanted: str) -> str:
-        """Return a query of the columns of primary keys: one row per column."""
+    def indexes_query(self, wanted: str) -> str:
+        """Return a query of indexes, or of primary keys alone: one row per column."""
         return f"""
-            select k.table_schema as s, k.table_name as t, k.column_name as c,
-                   k.ordinal_position as pos
+            select k.table_schema as s, k.table_name as t, k.constraint_name as i,
+                   k.column_name as c, k.ordinal_position as pos, 1 as is_primary, 1 as is_unique
             from information_schema.table_constraints tc
             join information_schema.key_column_usage k
               on k.constraint_schema = tc.constraint_schema
@@ -96,10 +128,20 @@ class Dialect:
         label = self.label.format(schema=schema, table=table)
         return f"{schema} not in ({names}) and ({wanted.replace('{label}', label)})"
 
-    def key_columns(self, rows: Sequence[Row], columns: Sequence[Row]) -> tuple[str, ...]:
-        """Return the primary key of one table from the rows of keys_query and columns_query."""
+    def indexes(self, rows: Sequence[Row], columns: Sequence[Row]) -> tuple[Index, ...]:
+        """Return the indexes of one table from the rows of indexes_query and columns_query."""
         del columns
-        return tuple(row["c"] for row in sorted(rows, key=lambda row: row["pos"]))
+        found: dict[str, list[Row]] = defaultdict(list)
+        for row in sorted(rows, key=lambda row: row["pos"]):
+            found[row["i"]].append(row)
+        return tuple(
+            Index(
+                columns=tuple(row["c"] for row in parts),
+                is_unique=bool(parts[0]["is_unique"]),
+                is_primary=bool(parts[0]["is_primary"]),
+            )
+            for parts in found.values()
+        )
 
     def reading(self, row: Row) -> Reading:
         """Say how to read the column of one row of columns_query."""
@@ -110,16 +152,37 @@ class Dialect:
             return Reading("cast({} as char(80))", "rtrim({})", DECIMAL_HINT)
         return PLAIN
 
+    def reading_of(self, datatype: str) -> Reading:
+        """Say how to read an expression that Spark sees as of this type."""
+        del datatype
+        return PLAIN
+
 
 class MySQL(Dialect):
     """MySQL and MariaDB."""
 
     quotes = ("`", "`")
+    knows_indexes = True
 
     @override
     def text(self, value: str) -> str:
         """Quote a text; a backslash escapes here."""
         return super().text(value.replace("\\", "\\\\"))
+
+    @override
+    def limited(self, query: str, rows: int) -> str:
+        return f"{query} limit {rows}"
+
+    @override
+    def indexes_query(self, wanted: str) -> str:
+        return f"""
+            select x.table_schema as s, x.table_name as t, x.index_name as i,
+                   x.column_name as c, x.seq_in_index as pos,
+                   case when x.index_name = 'PRIMARY' then 1 else 0 end as is_primary,
+                   1 - x.non_unique as is_unique
+            from information_schema.statistics x
+            where x.column_name is not null
+              and {self.condition(wanted, "x.table_schema", "x.table_name")}"""
 
 
 def wanted_condition(dialect: Dialect, patterns: Sequence[str]) -> str:

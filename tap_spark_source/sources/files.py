@@ -5,13 +5,20 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from singer_spark.errors import SourceError
-from singer_spark.names import literal, quote
+from singer_spark.names import quote
+from tap_spark_source.key import Key, Mark, Range
+from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings
-from tap_spark_source.sources.base import Bounds, describe_column, source_errors
+from tap_spark_source.slicing import Slice, Survey
+from tap_spark_source.sources.base import Reach, Source, describe_column, mark_texts, source_errors
+from tap_spark_source.sources.sparksql import SparkSQL
+from tap_spark_source.sources.statements import KeyNames, conditions_of, expression_of
 from tap_spark_source.table import Column, Table, is_name, is_wanted
 
 if TYPE_CHECKING:
@@ -24,20 +31,23 @@ _DEFAULTS = {
     "parquet": {"mergeSchema": "true"},
     "delta": {},
 }
+_SPARK = SparkSQL()
+_SAMPLED_KEYS = 20_000
 
 
-class FileSource:
+class FileSource(Source):
     """The tables under one folder: a sub-folder or a file each."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
-        self._spark = spark
-        self._settings = settings
+        super().__init__(spark, settings)
+        # The others have no statistics, so that each slice would read every file again.
+        self.can_slice = settings.kind in ("delta", "parquet")
         self._root = _absolute(settings.url.partition(":")[2])
         self._frames: dict[str, DataFrame] = {}
         self._paths: dict[str, str] | None = None
 
+    @override
     def discover(self) -> list[Table]:
-        """Describe the tables that the settings ask for."""
         patterns = self._settings.tables
         names = {name for name in patterns if is_name(name)}
         found = {name: self.find(name, schema=None, name=None) for name in sorted(names)}
@@ -49,40 +59,79 @@ class FileSource:
                     found[name] = self._table(name, path)
         return [table for table in found.values() if table is not None]
 
+    @override
     def find(self, stream: str, *, schema: str | None, name: str | None) -> Table | None:
-        """Describe the one table of a stream, or return None where it is gone."""
         del schema
         wanted = name or stream
         path = f"{self._root}/{wanted}" if self._is_there(wanted) else self._listed().get(wanted)
         return self._table(wanted, path) if path else None
 
-    def frame(
-        self,
-        table: Table,
-        columns: Sequence[Column],
-        *,
-        where: str | None = None,
-        bounds: Bounds | None = None,
-    ) -> DataFrame:
-        """Return the rows of a table; the filter reaches the files' own statistics."""
-        frame = self._filtered(table, where)
-        if bounds:
-            frame = frame.where(_window(bounds))
-        return frame.select(*(quote(column.name) for column in columns))
+    @override
+    def describe(self, table: Table, expression: str) -> Column:
+        with source_errors(self._settings, table.stream):
+            frame = self._frames[table.name].selectExpr(f"({expression}) as {quote(expression)}")
+            (field,) = frame.schema.fields
+        column = describe_column(field, singer_decimal=self._settings.singer_decimal)
+        return replace(column, sql=expression)
 
-    def high_mark(self, table: Table, key: Column, *, where: str | None) -> DataFrame:
-        """Return one row whose column `mark` is the highest value of the key."""
-        return self._filtered(table, where).selectExpr(f"max({quote(key.name)}) as mark")
+    @override
+    def frame(self, plan: ReadPlan, piece: Slice | None = None) -> DataFrame:
+        items = (
+            f"{(column.parse or '{}').replace('{}', expression_of(_SPARK, column))} as "
+            f"{quote(column.name)}"
+            for column in plan.columns
+        )
+        return self._filtered(plan, piece).selectExpr(*items)
 
-    def count_nulls(self, table: Table, key: Column, *, where: str | None) -> int:
-        """Count the rows whose key is NULL."""
-        with source_errors(self._settings, table.label):
-            return self._filtered(table, where).where(f"{quote(key.name)} is null").count()
+    @override
+    def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
+        """Look at every key once, and where there are too many at some once more."""
+        names = [f"_key{number}" for number in range(len(key.parts))]
+        whole = self._keys(plan, key, reach.limits)
+        low, rows = self._aggregate(key, whole, "min")
+        high = None
+        if reach.top is not None:
+            high, _ = self._aggregate(key, self._keys(plan, key, reach.top), "max")
+        marks = {1: low} if low else {}
+        if low and self.can_slice and rows > reach.rows:
+            sampled = whole.sample(fraction=min(1.0, _SAMPLED_KEYS / rows), seed=0).orderBy(*names)
+            found = sampled.selectExpr(*mark_texts(key, names)).toArrow().to_pylist()
+            place = int(len(found) * reach.rows / rows)
+            if found:
+                marks[reach.rows] = tuple(found[place].values())
+        return Survey(marks=tuple(marks.items()), highest=high)
 
-    def _filtered(self, table: Table, where: str | None) -> DataFrame:
+    @override
+    def count(self, plan: ReadPlan, piece: Slice | None = None) -> int:
+        with source_errors(self._settings, plan.table.stream):
+            return self._filtered(plan, piece).count()
+
+    def _filtered(self, plan: ReadPlan, piece: Slice | None) -> DataFrame:
         # One frame per table: of a Delta table it is one version, however often it is read.
-        frame = self._frames[table.name]
-        return frame.where(f"({where})") if where else frame
+        frame, conditions = self._frames[plan.table.name], conditions_of(_SPARK, plan)
+        if piece is not None and plan.key is not None:
+            conditions.append(KeyNames.in_table(_SPARK, plan.key).any_of(piece))
+        for condition in conditions:
+            frame = frame.where(condition)
+        return frame
+
+    def _keys(self, plan: ReadPlan, key: Key, limits: Range) -> DataFrame:
+        """Return the keys of a range, one row each."""
+        names = KeyNames.in_table(_SPARK, key)
+        frame = self._frames[plan.table.name].where(names.within(limits))
+        frame = frame.where(f"({plan.where})") if plan.where else frame
+        return frame.selectExpr(
+            *(f"{name} as _key{number}" for number, name in enumerate(names.names))
+        )
+
+    def _aggregate(self, key: Key, keys: DataFrame, function: str) -> tuple[Mark | None, int]:
+        """Return the lowest or highest key, and how many there are."""
+        names = [f"_key{number}" for number in range(len(key.parts))]
+        found = keys.selectExpr(f"{function}(struct({', '.join(names)})) as found", "count(*) as n")
+        texts = mark_texts(key, [f"found.{name}" for name in names])
+        (row,) = found.selectExpr(*texts, "n").toArrow().to_pylist()
+        rows = row.pop("n")
+        return (tuple(row.values()) if rows else None), rows
 
     def _table(self, name: str, path: str) -> Table:
         with source_errors(self._settings, name):
@@ -98,7 +147,7 @@ class FileSource:
         options = {**_DEFAULTS[kind], **self._settings.options}
         # Delta takes a path as it is, the others as a pattern.
         literally = path if kind == "delta" else _globbed(path)
-        return self._spark.read.format(kind).options(**options).load(literally)
+        return self.spark.read.format(kind).options(**options).load(literally)
 
     def _is_there(self, name: str) -> bool:
         """Say whether a folder of that name exists, without listing its siblings."""
@@ -129,19 +178,8 @@ class FileSource:
         """List files by Spark, which sees what the executors will read."""
         if self._settings.kind == "delta":
             glob += "/_delta_log/*"
-        reader = self._spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+        reader = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
         return reader.load(glob).select("path")
-
-
-def _window(bounds: Bounds) -> str:
-    name = quote(bounds.key.name)
-    limits = [
-        f"{name} {operator} cast({literal(value)} as {bounds.key.datatype})"
-        for operator, value in ((">=", bounds.lower), ("<=", bounds.upper))
-        if value is not None
-    ]
-    inside = " and ".join(limits) if bounds.upper is not None else "false"
-    return f"(({inside}) or {name} is null)" if bounds.nulls else f"({inside})"
 
 
 def _absolute(path: str) -> str:

@@ -8,13 +8,33 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from singer_spark.errors import SourceError
 from singer_spark.names import quote
+from tap_spark_source.key import Key
+from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings
-from tap_spark_source.sources.base import Bounds, describe_column, masked, source_errors
+from tap_spark_source.slicing import Slice, Survey
+from tap_spark_source.sources.base import (
+    Reach,
+    Source,
+    describe_column,
+    mark_texts,
+    masked,
+    source_errors,
+)
 from tap_spark_source.sources.derby import Derby
 from tap_spark_source.sources.dialect import Dialect, MySQL, Row, wanted_condition
 from tap_spark_source.sources.postgres import Postgres
+from tap_spark_source.sources.statements import (
+    NOTHING,
+    KeyNames,
+    conditions_of,
+    expression_of,
+    survey_statement,
+    where_of,
+)
 from tap_spark_source.table import Column, Table, is_name, is_wanted
 
 if TYPE_CHECKING:
@@ -26,19 +46,17 @@ _DIALECTS: dict[str, type[Dialect]] = {
     "mysql": MySQL,
     "mariadb": MySQL,
 }
-MARK = "mark"
 
 
-class JdbcSource:
+class JdbcSource(Source):
     """The tables and views of one database."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
-        self._spark = spark
-        self._settings = settings
+        super().__init__(spark, settings)
         self._dialect = _DIALECTS.get(settings.url.split(":")[1].lower(), Dialect)()
 
+    @override
     def discover(self) -> list[Table]:
-        """Describe the tables that the settings ask for; the database does not list others."""
         patterns = self._settings.tables
         found = [table for table in self._described(patterns) if is_wanted(table.label, patterns)]
         labels = [table.label for table in found]
@@ -49,8 +67,8 @@ class JdbcSource:
             )
         return found
 
+    @override
     def find(self, stream: str, *, schema: str | None, name: str | None) -> Table | None:
-        """Describe the one table of a stream, or return None where it is gone."""
         if schema and name:
             labels = [f"{schema}.{name}"]
         else:
@@ -60,79 +78,106 @@ class JdbcSource:
         found = self._described(labels, exact=True) if labels else []
         return next((table for table in found if is_wanted(table.label, exact)), None)
 
-    def frame(
+    @override
+    def describe(self, table: Table, expression: str) -> Column:
+        bare = Column(name=expression, datatype="", schema={}, sql=expression)
+        with source_errors(self._settings, table.stream):
+            (field,) = self._select(table, [bare], conditions=[NOTHING]).schema.fields
+        reading = self._dialect.reading_of(field.dataType.simpleString())
+        reread = replace(bare, read=reading.read, parse=reading.parse)
+        (field,) = self._select(table, [reread], conditions=[NOTHING]).schema.fields
+        column = describe_column(
+            field, singer_decimal=self._settings.singer_decimal, reading=reading
+        )
+        return replace(column, sql=expression)
+
+    @override
+    def frame(self, plan: ReadPlan, piece: Slice | None = None) -> DataFrame:
+        conditions = conditions_of(self._dialect, plan)
+        if piece is None or plan.key is None:
+            return self._select(plan.table, plan.columns, conditions=conditions)
+        inside = KeyNames.in_query(self._dialect, plan.key)
+        return self._select(
+            plan.table,
+            plan.columns,
+            conditions=conditions,
+            along=plan.key,
+            predicates=inside.predicates(piece),
+        )
+
+    @override
+    def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
+        query = survey_statement(
+            KeyNames.in_table(self._dialect, key), self._name(plan.table), plan.where, reach
+        )
+        names = KeyNames.in_query(self._dialect, key).names
+        reads = [_filled(part.read, name) for part, name in zip(key.parts, names, strict=True)]
+        items = ", ".join(f"{read} as k{number}" for number, read in enumerate(reads))
+        rows = self._load(f"select n, {items} from ({query}) s").selectExpr(
+            "n", *(mark_texts(key, [f"k{number}" for number in range(len(names))]))
+        )
+        found = rows.toArrow()
+        columns = [found.column(place).to_pylist() for place in range(1, found.num_columns)]
+        numbers = map(int, found.column(0).to_pylist())
+        marks = dict(zip(numbers, zip(*columns, strict=True), strict=True))
+        highest = marks.pop(0, None)
+        return Survey(marks=tuple(sorted(marks.items())), highest=highest)
+
+    @override
+    def count(self, plan: ReadPlan, piece: Slice | None = None) -> int:
+        conditions = conditions_of(self._dialect, plan)
+        if piece is not None and plan.key is not None:
+            conditions.append(KeyNames.in_table(self._dialect, plan.key).any_of(piece))
+        query = f"select count(*) as n from {self._name(plan.table)}{where_of(conditions)}"
+        return int(self._rows(query)[0]["n"])
+
+    def _select(
         self,
         table: Table,
         columns: Sequence[Column],
         *,
-        where: str | None = None,
-        bounds: Bounds | None = None,
+        conditions: Sequence[str] = (),
+        along: Key | None = None,
+        predicates: list[str] | None = None,
     ) -> DataFrame:
-        """Return the rows of a table, filtered by the database itself."""
-        selected = [(column, self._dialect.quote(column.name), column.name) for column in columns]
-        conditions = [f"({where})"] if where else []
-        if bounds:
-            conditions.append(self._window(bounds))
-        return self._select(table, selected, conditions)
-
-    def high_mark(self, table: Table, key: Column, *, where: str | None) -> DataFrame:
-        """Return one row whose column `mark` is the highest value of the key."""
-        highest = f"max({self._dialect.quote(key.name)})"
-        return self._select(table, [(key, highest, MARK)], [f"({where})"] if where else [])
-
-    def count_nulls(self, table: Table, key: Column, *, where: str | None) -> int:
-        """Count the rows whose key is NULL."""
-        conditions = [
-            f"{self._dialect.quote(key.name)} is null",
-            *([f"({where})"] if where else []),
+        """Select columns; with predicates one connection each, which name the key as we do."""
+        quote_there = self._dialect.quote
+        items = [
+            f"{_filled(column.read, expression_of(self._dialect, column))} as "
+            f"{quote_there(column.name)}"
+            for column in columns
         ]
-        query = f"select count(*) as n from {self._name(table)} where {' and '.join(conditions)}"
-        return int(self._rows(query)[0]["n"])
-
-    def _window(self, bounds: Bounds) -> str:
-        name = self._dialect.quote(bounds.key.name)
-        limits = [
-            f"{name} {operator} {self._dialect.literal(bounds.key, value)}"
-            for operator, value in ((">=", bounds.lower), ("<=", bounds.upper))
-            if value is not None
-        ]
-        inside = " and ".join(limits) if bounds.upper is not None else "1 = 0"
-        return f"(({inside}) or {name} is null)" if bounds.nulls else f"({inside})"
-
-    def _select(
-        self, table: Table, selected: list[tuple[Column, str, str]], conditions: list[str]
-    ) -> DataFrame:
-        """Select expressions of columns under the given names."""
-        items = ", ".join(
-            f"{(column.read or '{}').replace('{}', expression)} as {self._dialect.quote(name)}"
-            for column, expression, name in selected
-        )
-        where = f" where {' and '.join(conditions)}" if conditions else ""
-        frame = self._load(f"select {items} from {self._name(table)}{where}")
-        return frame.selectExpr(
+        if along is not None:
+            outside = KeyNames.in_table(self._dialect, along).names
+            inside = KeyNames.in_query(self._dialect, along).names
+            items += [f"{name} as {alias}" for name, alias in zip(outside, inside, strict=True)]
+        query = f"select {', '.join(items)} from {self._name(table)}{where_of(conditions)}"
+        return self._load(query, predicates).selectExpr(
             *(
-                f"{(column.parse or '{}').replace('{}', quote(name))} as {quote(name)}"
-                for column, _, name in selected
+                f"{_filled(column.parse, quote(column.name))} as {quote(column.name)}"
+                for column in columns
             )
         )
 
     def _name(self, table: Table) -> str:
         return f"{self._dialect.quote(table.schema or '')}.{self._dialect.quote(table.name)}"
 
-    def _load(self, query: str) -> DataFrame:
+    def _load(self, query: str, predicates: list[str] | None = None) -> DataFrame:
         settings = self._settings
         options = {
             **self._dialect.connection(),
             **settings.options,
-            "url": settings.url,
-            "dbtable": f"({query}) t",
             "fetchsize": str(settings.fetch_rows),
             # Without it a time without a zone would be taken for an instant.
             "preferTimestampNTZ": "true",
         }
         credentials = {"user": settings.user, "password": settings.password}
         options |= {key: value for key, value in credentials.items() if value is not None}
-        return self._spark.read.format("jdbc").options(**options).load()
+        reader = self.spark.read.options(**options)
+        subquery = f"({query}) t"
+        if predicates is None:
+            return reader.jdbc(settings.url, subquery)
+        return reader.jdbc(settings.url, subquery, predicates=predicates)
 
     def _rows(self, query: str) -> list[dict[str, Any]]:
         with source_errors(self._settings, "the database"):
@@ -149,19 +194,25 @@ class JdbcSource:
         tables, keys = defaultdict(list), defaultdict(list)
         for row in self._rows(dialect.columns_query(wanted)):
             tables[row["s"], row["t"]].append(row)
-        for row in self._rows(dialect.keys_query(wanted)):
+        for row in self._rows(dialect.indexes_query(wanted)):
             keys[row["s"], row["t"]].append(row)
         return [self._table(rows, keys[name]) for name, rows in sorted(tables.items())]
 
-    def _table(self, found: Sequence[Row], keys: Sequence[Row]) -> Table:
+    def _table(self, found: Sequence[Row], indexed: Sequence[Row]) -> Table:
         rows = sorted(found, key=lambda row: row["pos"])
-        schema, name = rows[0]["s"].strip(), rows[0]["t"]
+        first = rows[0]
+        schema, name, estimate = first["s"].strip(), first["t"], first.get("estimate")
+        indexes = self._dialect.indexes(indexed, rows)
         table = Table(
             stream=f"{schema}-{name}",
             schema=schema,
             name=name,
-            keys=self._dialect.key_columns(keys, rows),
-            is_view="VIEW" in rows[0]["kind"],
+            keys=next((index.columns for index in indexes if index.is_primary), ()),
+            is_view="VIEW" in first["kind"],
+            indexes=indexes if self._dialect.knows_indexes else None,
+            # Negative where the database has not counted yet.
+            rows=estimate if estimate is not None and estimate >= 0 else None,
+            most_rows=first.get("most"),
         )
         return replace(table, columns=self._columns(table, rows))
 
@@ -173,15 +224,20 @@ class JdbcSource:
             for row, reading in zip(rows, readings, strict=True)
         ]
         with source_errors(self._settings, table.label):
-            fields = self.frame(table, bare).schema.fields
+            fields = self._select(table, bare).schema.fields
         return tuple(
-            describe_column(
-                field,
-                singer_decimal=self._settings.singer_decimal,
-                native=str(row["native"]),
-                read=reading.read,
-                parse=reading.parse,
-                hint=reading.hint,
+            replace(
+                describe_column(
+                    field,
+                    singer_decimal=self._settings.singer_decimal,
+                    native=str(row["native"]),
+                    reading=reading,
+                ),
+                is_nullable=not row["required"],
             )
             for field, row, reading in zip(fields, rows, readings, strict=True)
         )
+
+
+def _filled(template: str | None, expression: str) -> str:
+    return (template or "{}").replace("{}", expression)

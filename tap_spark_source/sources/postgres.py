@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import re
+from collections.abc import Sequence
 
 from typing_extensions import override
 
+from tap_spark_source.key import Mark
 from tap_spark_source.sources.base import OUT_OF_RANGE
 from tap_spark_source.sources.dialect import (
     DECIMAL_HINT,
@@ -44,12 +47,21 @@ _RANGES = {
         "'9999-12-31 23:59:59.999999+00'",
     ),
 }
+_KINDS = {
+    "date": "date",
+    "timestamp_ntz": "timestamp without time zone",
+    "timestamp": "timestamp with time zone",
+}
+# What a row takes at least, even without a column.
+_ROW_BYTES = 28
 
 
 class Postgres(Dialect):
     """PostgreSQL, through pg_catalog."""
 
     label = "({schema} || '.' || {table})"
+    random = "random()"
+    knows_indexes = True
 
     @override
     def connection(self) -> dict[str, str]:
@@ -58,8 +70,23 @@ class Postgres(Dialect):
     @override
     def literal(self, column: Column, value: str) -> str:
         """A quoted text takes the type of the column that it is compared with."""
-        del column
+        if column.datatype == "binary":
+            return f"decode('{base64.b64decode(value).hex()}', 'hex')"
         return self.text(value)
+
+    @override
+    def compared(
+        self, names: Sequence[str], columns: Sequence[Column], operator: str, mark: Mark
+    ) -> str:
+        """Compare rows of values, for which an index of all their columns can be used."""
+        if len(mark) == 1:
+            return super().compared(names, columns, operator, mark)
+        literals = ", ".join(map(self.literal, columns, mark))
+        return f"({', '.join(names[: len(mark)])}) {operator} ({literals})"
+
+    @override
+    def limited(self, query: str, rows: int) -> str:
+        return f"{query} limit {rows}"
 
     @override
     def columns_query(self, wanted: str) -> str:
@@ -70,7 +97,11 @@ class Postgres(Dialect):
                    a.attname as c, a.attnum as pos, a.attndims as dims,
                    format_type(a.atttypid, a.atttypmod) as native,
                    case when y.typtype = 'd' then format_type(y.typbasetype, y.typtypmod)
-                        else format_type(a.atttypid, a.atttypmod) end as base
+                        else format_type(a.atttypid, a.atttypmod) end as base,
+                   cast(a.attnotnull as int) as required,
+                   cast(c.reltuples as bigint) as estimate,
+                   case when c.relkind in ('r', 'm')
+                        then pg_relation_size(c.oid) / {_ROW_BYTES} end as most
             from pg_catalog.pg_class c
             join pg_catalog.pg_namespace n on n.oid = c.relnamespace
             join pg_catalog.pg_attribute a on a.attrelid = c.oid
@@ -81,15 +112,21 @@ class Postgres(Dialect):
               and {self.condition(wanted, "n.nspname", "c.relname")}"""
 
     @override
-    def keys_query(self, wanted: str) -> str:
+    def indexes_query(self, wanted: str) -> str:
         return f"""
-            select n.nspname as s, c.relname as t, a.attname as c,
-                   array_position(x.conkey, a.attnum) as pos
-            from pg_catalog.pg_constraint x
-            join pg_catalog.pg_class c on c.oid = x.conrelid
+            select n.nspname as s, c.relname as t, i.relname as i, k.pos as pos,
+                   coalesce(a.attname, pg_get_indexdef(x.indexrelid, k.pos, true)) as c,
+                   cast(x.indisprimary as int) as is_primary,
+                   cast(x.indisunique as int) as is_unique
+            from pg_catalog.pg_index x
+            join pg_catalog.pg_class i on i.oid = x.indexrelid
+            join pg_catalog.pg_class c on c.oid = x.indrelid
             join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-            join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum = any(x.conkey)
-            where x.contype = 'p' and {self.condition(wanted, "n.nspname", "c.relname")}"""
+            cross join lateral generate_series(1, x.indnkeyatts) k(pos)
+            left join pg_catalog.pg_attribute a
+              on a.attrelid = c.oid and a.attnum > 0 and a.attnum = x.indkey[k.pos - 1]
+            where x.indisvalid and x.indpred is null
+              and {self.condition(wanted, "n.nspname", "c.relname")}"""
 
     @override
     def reading(self, row: Row) -> Reading:
@@ -100,6 +137,15 @@ class Postgres(Dialect):
         if match["array"]:
             return _array(kind, match["args"], int(row["dims"] or 0))
         return _scalar(kind, match["args"])
+
+    @override
+    def reading_of(self, datatype: str) -> Reading:
+        if datatype in _KINDS:
+            return Reading(_guarded(_KINDS[datatype]))
+        # Spark would cut a number without bounds.
+        if datatype.startswith("decimal"):
+            return Reading("cast({} as text)", hint=DECIMAL_HINT)
+        return PLAIN
 
 
 def _scalar(kind: str, args: str | None) -> Reading:

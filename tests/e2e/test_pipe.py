@@ -9,10 +9,10 @@ import subprocess
 
 import psycopg
 import pytest
-from fixtures_tap import Postgres
 
 from tests.support.commands import QUICK, command, write_json
 from tests.support.singer import Loaded
+from tests.support.tap import Postgres
 
 TABLE = """
 create table orders (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from fixtures_tap import make_derby
 from singer_sdk.testing import SuiteConfig, get_tap_test_class
 
 from singer_spark.session import open_session
 from singer_spark.settings import SparkSettings
 from tap_spark_source.tap import TapSparkSource
+from tests.support.tap import make_derby
 
 TABLES = """
 create schema shop;

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 
 import pytest
-from fixtures_tap import discover, entry_of, metadata_of, run_tap
 
 from singer_spark.errors import SourceError
 from tap_spark_source.sources.files import FileSource
+from tests.support.tap import discover, entry_of, metadata_of, run_tap
 
 
 @pytest.fixture

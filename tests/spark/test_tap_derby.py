@@ -6,9 +6,9 @@ import logging
 from decimal import Decimal
 
 import pytest
-from fixtures_tap import discover, entry_of, make_derby, metadata_of, run_tap
 
 from singer_spark.errors import DataError, SourceError, StateError
+from tests.support.tap import discover, entry_of, make_derby, metadata_of, run_tap
 
 STATEMENTS = """
 create schema shop;

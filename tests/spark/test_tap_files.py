@@ -5,11 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from fixtures_tap import discover, run_tap
 
 from singer_spark.errors import SourceError
 from tap_spark_source import messages
 from tap_spark_source.spool import spooled_blocks
+from tests.support.tap import discover, run_tap
 
 ROW = """
 select true as b, cast(-1 as tinyint) as t, cast(2 as smallint) as s, 3 as i,

@@ -7,7 +7,7 @@ import pytest
 from tap_spark_source.sources.derby import Derby
 from tap_spark_source.sources.dialect import PLAIN, Dialect, MySQL, wanted_condition
 from tap_spark_source.sources.postgres import Postgres
-from tap_spark_source.table import Column, is_wanted
+from tap_spark_source.table import Column, Index, is_wanted
 
 
 def column(datatype: str) -> Column:
@@ -84,10 +84,16 @@ def test_postgres_times_are_guarded_against_what_no_calendar_has():
         assert "unnest" in Postgres().reading({"base": f"{base}[]", "dims": 1}).read
 
 
-def test_derby_keys_come_from_the_index_in_its_order():
+def test_derby_indexes_name_their_columns_in_their_order():
     columns = [{"pos": 1, "c": "ID"}, {"pos": 2, "c": "PART"}]
-    rows = [{"columns": "UNIQUE BTREE (2, 1)"}]
-    assert Derby().key_columns(rows, columns) == ("PART", "ID")
+    rows = [
+        {"columns": "UNIQUE BTREE (2, 1)", "is_primary": 1},
+        {"columns": "BTREE (1)", "is_primary": 0},
+    ]
+    assert Derby().indexes(rows, columns) == (
+        Index(columns=("PART", "ID"), is_unique=True, is_primary=True),
+        Index(columns=("ID",)),
+    )
 
 
 def test_the_standard_reads_what_spark_cannot_hold_as_text():

@@ -6,7 +6,8 @@ import pytest
 
 from singer_spark.errors import SettingsError, SourceError, StateError
 from tap_spark_source.catalog import read_catalog
-from tap_spark_source.plan import Replication, plan_read, plan_replication
+from tap_spark_source.plan import plan_read
+from tap_spark_source.replication import Replication, plan_replication
 from tap_spark_source.settings import Settings
 from tap_spark_source.table import Column, Table
 
@@ -46,7 +47,7 @@ def read(*, key=None, bookmark=None, keys=("id",), selected=lambda _: True, **co
     return plan_read(
         TABLE,
         settings(**config),
-        replication=Replication(method=method, key=key),
+        replication=Replication(method=method, key=(key,) if key else ()),
         key_properties=keys,
         is_selected=selected,
         bookmark=bookmark or {},
@@ -86,7 +87,7 @@ DEFAULTS = {"default_replication_method": "INCREMENTAL", "default_replication_ke
 )
 def test_metadata_beats_fields_beat_options_beat_defaults(config, given, expected):
     found = replication(config, given)
-    assert (found.method, found.key) == expected
+    assert (found.method, found.name) == expected
 
 
 def test_reading_the_catalog_does_not_deselect_a_stream_without_metadata():
@@ -124,7 +125,7 @@ def test_a_double_is_no_replication_key():
 
 def test_a_bookmark_of_the_same_key_is_the_start():
     plan = read(key="id", bookmark={"replication_key": "id", "replication_key_value": 7})
-    assert (plan.window.start, plan.window.from_bookmark) == (7, True)
+    assert (plan.window.start, plan.window.from_bookmark) == ((7,), True)
 
 
 def test_a_bookmark_of_another_key_is_no_start():
@@ -153,12 +154,12 @@ def test_a_bookmark_of_another_type_is_a_state_error(key, value):
 
 def test_start_date_is_for_time_keys_and_start_value_for_any():
     start = {"start_date": "2024-01-01T00:00:00Z"}
-    assert read(key="at", **start).window.start == "2024-01-01T00:00:00Z"
+    assert read(key="at", **start).window.start == ("2024-01-01T00:00:00Z",)
     assert read(key="id", **start).window.start is None
     options = {"stream_options": {"*": {"start_value": 100}}}
-    assert read(key="id", **start, **options).window.start == 100
+    assert read(key="id", **start, **options).window.start == (100,)
     bookmark = {"replication_key": "id", "replication_key_value": 7}
-    assert read(key="id", bookmark=bookmark, **options).window.start == 7
+    assert read(key="id", bookmark=bookmark, **options).window.start == (7,)
 
 
 def test_the_options_of_a_stream_win_over_the_general_ones():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import json
 import os
@@ -98,7 +99,7 @@ def make_derby(folder: Path, statements: str) -> str:
 class Postgres:
     """A PostgreSQL server of its own on a free port, from the pgserver wheel."""
 
-    user, password = "postgres", "s3cret-of-pg"
+    user, password, database = "postgres", "s3cret-of-pg", "postgres"
 
     def __init__(self) -> None:
         from pgserver._commands import POSTGRES_BIN_PATH, initdb, pg_ctl
@@ -131,22 +132,47 @@ class Postgres:
     @property
     def config(self) -> dict:
         return {
-            "source_url": f"jdbc:postgresql://127.0.0.1:{self.port}/postgres",
+            "source_url": f"jdbc:postgresql://127.0.0.1:{self.port}/{self.database}",
             "source_user": self.user,
             "source_password": self.password,
         }
 
-    def run(self, statements: str) -> None:
+    def fresh(self, name: str) -> Postgres:
+        """Return the same server with a new, empty database."""
+        self.run(f"create database {name}", autocommit=True)
+        other = copy.copy(self)
+        other.database = name
+        return other
+
+    def connect(self, **options):
         import psycopg
 
-        with psycopg.connect(
-            host="127.0.0.1", port=self.port, user=self.user, password=self.password
-        ) as connection:
+        return psycopg.connect(
+            host="127.0.0.1",
+            port=self.port,
+            user=self.user,
+            password=self.password,
+            dbname=self.database,
+            **options,
+        )
+
+    def run(self, statements: str, **options) -> None:
+        with self.connect(**options) as connection:
             connection.execute(statements)
+
+    def rows(self, query: str) -> list[tuple]:
+        """Ask the server by a client of its own."""
+        with self.connect() as connection:
+            return connection.execute(query).fetchall()
 
     def log(self) -> str:
         """Return what the server was asked so far."""
         return (self._data / "log").read_text()
+
+    def asked(self, start: int = 0) -> list[str]:
+        """Return the statements since then, those aside by which Spark asks for types."""
+        lines = self.log()[start:].splitlines()
+        return [line for line in lines if "execute" in line and "WHERE 1=0" not in line]
 
     def stop(self) -> None:
         self._pg_ctl(["-w", "-m", "fast", "stop"], pgdata=self._data, user=self._account)

@@ -1,0 +1,49 @@
+"""Warnings that save people: what a table and its keys make slow, incomplete or lost. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tap_spark_source.plan import ReadPlan
+from tap_spark_source.table import Index, Table
+
+
+def advice(plan: ReadPlan) -> Iterator[str]:
+    """Yield what to look at, of what the source says about its table."""
+    table, indexes = plan.table, plan.table.indexes
+    if indexes is None or table.is_view:
+        return
+    if plan.window is not None and plan.key is not None:
+        first = plan.key.parts[0]
+        if not any(_begins_with(index, first.name) for index in indexes):
+            yield (
+                f"no index begins with the replication key {first.name}: every run reads the whole "
+                f"of {table.label}; create one"
+            )
+        if plan.key.is_nullable and plan.window.null_keys != "fail":
+            always = plan.window.null_keys == "include" and not plan.window.is_fixed
+            yield (
+                f"replication key {plan.key.label} may be NULL, and such rows are "
+                f"{'read in every run' if always else 'never read'}; declare it NOT NULL, or use "
+                "an expression such as coalesce(updated_at, created_at)"
+            )
+    if plan.key_properties and not _is_unique(table, indexes, plan.key_properties):
+        yield (
+            f"no unique index guarantees that {', '.join(plan.key_properties)} tells rows apart; "
+            "rows that share it replace each other in the target"
+        )
+
+
+def _begins_with(index: Index, name: str) -> bool:
+    return _plain(index.columns[0]) == _plain(name)
+
+
+def _plain(expression: str) -> str:
+    """Write an expression in one of the ways in which it can be written."""
+    return re.sub(r'[\s()"`]|::\w+', "", expression).lower()
+
+
+def _is_unique(table: Table, indexes: tuple[Index, ...], names: tuple[str, ...]) -> bool:
+    unique = [index.columns for index in indexes if index.is_unique]
+    return any(set(columns) <= set(names) for columns in [*unique, table.keys or ("",)])

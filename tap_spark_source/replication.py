@@ -1,0 +1,90 @@
+"""Decides how a stream is replicated: catalog and settings in, method and key out. Pure.
+
+Precedence: the catalog's metadata, the entry's own fields, stream_options, default_*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Any
+
+from singer_sdk.singerlib import CatalogEntry
+
+from singer_spark.errors import SettingsError
+from tap_spark_source.catalog import root_metadata
+from tap_spark_source.declaration import FULL_TABLE, INCREMENTAL, METHODS
+from tap_spark_source.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replication:
+    """How a stream is replicated, decided before its table is looked at."""
+
+    method: str = FULL_TABLE
+    key: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> Any:
+        """Name the key as catalogs and bookmarks do: a text, or a list of several."""
+        return list(self.key) if len(self.key) > 1 else next(iter(self.key), None)
+
+
+def plan_replication(
+    stream: str,
+    settings: Settings,
+    *,
+    columns: Container[str],
+    entry: CatalogEntry | None = None,
+) -> Replication:
+    """Decide on method and key of a stream.
+
+    Args:
+        stream: The stream's id.
+        settings: What the tap was asked to do.
+        columns: The names of the stream's columns.
+        entry: The stream in the user's catalog.
+    """
+    options = settings.of_stream(stream)
+    method, key = _from_catalog(entry)
+    if key is None and method != FULL_TABLE:
+        key = options.get("replication_key")
+        method = method or options.get("replication_method") or (INCREMENTAL if key else None)
+    if key is None and method != FULL_TABLE:
+        method, key = _default(settings, method, columns)
+    if method is None:
+        method = INCREMENTAL if key else FULL_TABLE
+    if method not in METHODS:
+        raise SettingsError(
+            f"{stream}: replication method {method} is unknown; use {' or '.join(METHODS)}"
+        )
+    if method == INCREMENTAL and not key:
+        raise SettingsError(
+            f"{stream}: INCREMENTAL needs a replication key; set replication-key in the catalog, "
+            "replication_key in stream_options or default_replication_key"
+        )
+    return Replication(method=method, key=_names(key) if method == INCREMENTAL else ())
+
+
+def _names(key: str | list[str] | None) -> tuple[str, ...]:
+    return tuple(key) if isinstance(key, list) else (key,) if key else ()
+
+
+def _from_catalog(entry: CatalogEntry | None) -> tuple[str | None, Any]:
+    """Return method and key as the catalog gives them; its metadata beats its fields."""
+    if entry is None:
+        return None, None
+    root = root_metadata(entry)
+    method = root.replication_method or root.forced_replication_method or entry.replication_method
+    return method, root.replication_key or entry.replication_key
+
+
+def _default(
+    settings: Settings, method: str | None, columns: Container[str]
+) -> tuple[str, str | None]:
+    """Return the default method, where the table has the default key."""
+    key = settings.default_key if settings.default_key in columns else None
+    if method is not None:
+        return method, key
+    wanted = settings.default_method == INCREMENTAL and key is not None
+    return (INCREMENTAL, key) if wanted else (FULL_TABLE, None)

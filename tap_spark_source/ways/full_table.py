@@ -1,0 +1,70 @@
+"""FULL_TABLE: the whole table, along its primary key where it has one.
+
+Between slices the bookmark holds `full_table: {version, key}`, so that an interrupted load goes on
+behind that key, under the same version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from singer_spark.errors import StateError
+from singer_spark.report import report
+from tap_spark_source.bookmark import to_mark
+from tap_spark_source.key import Key, Range
+from tap_spark_source.plan import ReadPlan
+from tap_spark_source.sources import Source
+from tap_spark_source.ways.piece import Piece
+from tap_spark_source.ways.slices import look_ahead, slices
+
+RESUME = "full_table"
+
+
+def pieces(source: Source, plan: ReadPlan, *, version: int) -> Iterator[Piece]:
+    """Yield the slices of a table, or the table as one piece where it cannot be cut."""
+    rest = {name: value for name, value in plan.bookmark.items() if name != RESUME}
+    key = plan.key if source.can_slice else None
+    if key is None or _is_small(plan):
+        yield Piece(frame=source.frame(plan), bookmark=rest, version=version, is_last=True)
+        return
+    _announce(plan)
+    whole, version = _resumed(source, plan, key, version)
+    survey = look_ahead(source, plan, key, whole)
+    nulls = key.is_nullable and whole.low is None
+    for part in slices(source, plan, key, whole, survey=survey):
+        piece, nulls = replace(part.piece, with_nulls=nulls), False
+        marker = {RESUME: {"version": version, "key": key.to_json(part.end)}} if part.end else {}
+        yield Piece(
+            frame=source.frame(plan, piece) if piece.ranges or piece.with_nulls else None,
+            bookmark={**rest, **marker},
+            version=version,
+            is_last=not part.end,
+        )
+
+
+def _announce(plan: ReadPlan) -> None:
+    if plan.where is None and plan.sample is None and plan.table.rows is not None:
+        report("expected", plan.table.stream, rows=plan.table.rows)
+
+
+def _is_small(plan: ReadPlan) -> bool:
+    """Say whether one slice surely holds the table, so that looking ahead would be wasted."""
+    limit = min(plan.slice_rows, plan.max_rows or plan.slice_rows)
+    most = plan.table.most_rows
+    return RESUME not in plan.bookmark and most is not None and most <= limit
+
+
+def _resumed(source: Source, plan: ReadPlan, key: Key, version: int) -> tuple[Range, int]:
+    """Return what is still to be read, and the version that it belongs to."""
+    marker = plan.bookmark.get(RESUME)
+    if marker is None:
+        return Range(), version
+    try:
+        mark = to_mark(source.spark, key, key.from_json(marker["key"]))
+        return Range().beyond(mark), int(marker["version"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateError(
+            f"{plan.table.stream}: the bookmark's {RESUME} does not fit the key {key.label}; "
+            "remove it from the state, and the table is read from the start"
+        ) from error

@@ -1,0 +1,188 @@
+"""INCREMENTAL: the window from the bookmark, less the lookback, to the highest key at its start."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from singer_spark.errors import DataError
+from singer_spark.report import report
+from tap_spark_source.bookmark import is_future, looked_back, seconds_between, to_mark
+from tap_spark_source.key import Edge, Key, Mark, Range
+from tap_spark_source.plan import ReadPlan
+from tap_spark_source.slicing import Slice, Survey, is_heap
+from tap_spark_source.sources import Source
+from tap_spark_source.ways.piece import Late, Piece
+from tap_spark_source.ways.slices import look_ahead, slices
+from tap_spark_source.window import Window, bad_bound
+
+logger = logging.getLogger("tap-spark-source")
+
+
+def pieces(source: Source, plan: ReadPlan) -> Iterator[Piece]:
+    """Yield first what lies below the bookmark, then the slices from the bookmark on."""
+    opened = open_window(source, plan)
+    opened.refuse_nulls()
+    if opened.window.is_fixed:
+        yield from opened.inside()
+        return
+    yield from opened.below()
+    yield from opened.above()
+
+
+def open_window(source: Source, plan: ReadPlan) -> OpenWindow:
+    """Turn the values that a window was given into those of the source."""
+    window, key = plan.window, plan.key
+    if window is None or key is None:
+        raise AssertionError("an incremental read has a window along a key")
+    marks: list[Mark | None] = []
+    for values in (window.start, window.end):
+        try:
+            marks.append(to_mark(source.spark, key, values) if values is not None else None)
+        except ValueError as error:
+            raise bad_bound(plan.table.stream, window, error) from error
+    start, end = marks
+    return OpenWindow(source=source, plan=plan, window=window, key=key, start=start, end=end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenWindow:
+    """A window whose bounds are values of the source."""
+
+    source: Source
+    plan: ReadPlan
+    window: Window
+    key: Key
+    start: Mark | None
+    end: Mark | None
+
+    @property
+    def stream(self) -> str:
+        """Name the stream."""
+        return self.plan.table.stream
+
+    @property
+    def whole(self) -> Range:
+        """Return the range from the start on; the source has yet to say how far it goes."""
+        return Range(
+            low=Edge(self.start) if self.start else None,
+            high=Edge(self.end, is_inclusive=False) if self.end else None,
+        )
+
+    @property
+    def reread(self) -> Range | None:
+        """Return the range below the bookmark that the lookback reads again."""
+        window, start = self.window, self.start
+        if not (start and window.from_bookmark and window.lookback):
+            return None
+        lower = looked_back(self.source.spark, self.key, start, window.lookback)
+        return Range(low=Edge(lower), high=Edge(start, is_inclusive=False)) if lower else None
+
+    @property
+    def takes_nulls(self) -> bool:
+        """Say whether rows without a key are read along."""
+        return self.window.null_keys == "include" and self.key.is_nullable
+
+    def refuse_nulls(self) -> None:
+        """Fail where a row has no key and that is not allowed."""
+        if self.window.null_keys != "fail" or not self.key.is_nullable:
+            return
+        rows = self.source.count(self.plan, Slice(ranges=(), with_nulls=True))
+        if rows:
+            raise DataError(
+                f"{self.stream}: {rows} rows have no {self.key.label}; fill it, or set "
+                "null_replication_key to include or exclude"
+            )
+
+    def inside(self) -> Iterator[Piece]:
+        """Yield the slices of a fixed window; the bookmark stays as it is."""
+        yield from self._fixed(self.whole)
+        yield Piece(bookmark=self.plan.bookmark, is_last=True)
+
+    def below(self) -> Iterator[Piece]:
+        """Yield the rows that the lookback reads again; they do not move the bookmark."""
+        whole = self.reread
+        if whole:
+            yield from self._fixed(whole, is_late=True)
+
+    def above(self) -> Iterator[Piece]:
+        """Yield the slices from the bookmark on, pinned below the highest key of now."""
+        source, plan, whole, start = self.source, self.plan, self.whole, self.start
+        # Rows at the bookmark itself do not count, or many of them would stop every run there.
+        counted = whole.beyond(start) if start and self.window.from_bookmark else whole
+        survey = look_ahead(source, plan, self.key, counted, top=whole)
+        self._announce(survey)
+        nulls = self.takes_nulls
+        if survey.highest is None:
+            frame = source.frame(plan, Slice(ranges=(), with_nulls=True)) if nulls else None
+            yield Piece(frame=frame, bookmark=plan.bookmark, is_last=True)
+            return
+        for part in slices(source, plan, self.key, whole.up_to(survey.highest), survey=survey):
+            value = self.key.to_json(part.end or survey.highest)
+            yield Piece(
+                frame=source.frame(plan, replace(part.piece, with_nulls=nulls)),
+                bookmark={
+                    **plan.bookmark,
+                    "replication_key": self.key.name,
+                    "replication_key_value": value,
+                },
+                is_last=not part.end,
+            )
+            nulls = False
+
+    def _fixed(self, whole: Range, *, is_late: bool = False) -> Iterator[Piece]:
+        """Yield the slices of a range that says nothing about the state."""
+        plan = replace(self.plan, max_rows=None)
+        survey = look_ahead(self.source, plan, self.key, whole)
+        late = None
+        if is_late and survey.lowest and self.start:
+            spark, first = self.source.spark, self.key.parts[0]
+            late = Late(seconds=seconds_between(spark, first, survey.lowest[0], self.start[0]))
+        if survey.lowest:
+            for part in slices(self.source, plan, self.key, whole, survey=survey):
+                frame = self.source.frame(plan, part.piece) if part.piece.ranges else None
+                yield Piece(frame=frame, bookmark=plan.bookmark, late=late)
+
+    def _announce(self, survey: Survey) -> None:
+        """Tell what the look ahead shows: how much will come, and what looks wrong."""
+        plan, rows = self.plan, survey.seen_rows
+        is_all = plan.where is None and plan.sample is None and self.start is None
+        report("expected", self.stream, rows=max(rows, plan.table.rows or 0) if is_all else rows)
+        if survey.highest is None:
+            self._warn_if_ahead()
+            return
+        first, highest = self.key.parts[0], survey.highest[0]
+        if first.is_time and is_future(self.source.spark, first, highest):
+            logger.warning(
+                "%s: the highest %s, %s, is in the future; rows that are written until then are "
+                "below the bookmark and will be missed: correct it, or leave it out by where",
+                self.stream,
+                first.name,
+                highest,
+            )
+        if is_heap(survey.marks):
+            logger.warning(
+                "%s: more than %d rows share the %s %s; a slice cannot end between them: a key "
+                "such as [%s, id] can be cut anywhere",
+                self.stream,
+                rows,
+                self.key.label,
+                ", ".join(survey.marks[0][1]),
+                first.name,
+            )
+
+    def _warn_if_ahead(self) -> None:
+        """Say that the source ends below the bookmark, which stays."""
+        if not (self.start and self.window.from_bookmark):
+            return
+        beyond = Range().beyond(self.start)
+        highest = look_ahead(self.source, self.plan, self.key, beyond, top=Range()).highest
+        if highest:
+            logger.warning(
+                "%s: the bookmark %s is ahead of the source, whose highest %s is %s; it stays",
+                self.stream,
+                ", ".join(self.start),
+                self.key.label,
+                ", ".join(highest),
+            )

@@ -1,0 +1,31 @@
+"""What every way of reading yields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """Rows below the bookmark, the latest by so many seconds, where the key is a time."""
+
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Rows that are written together, and the stream's bookmark that is true after them.
+
+    `version` is that of a numbered load, which the last piece makes the current one.
+    """
+
+    bookmark: Mapping[str, Any]
+    frame: DataFrame | None = None
+    version: int | None = None
+    is_last: bool = False
+    late: Late | None = None

@@ -1,0 +1,87 @@
+"""A source in memory, so that ways of reading can be tried thousands of times without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tap_spark_source.key import Edge, Key, Range
+from tap_spark_source.slicing import Survey
+from tap_spark_source.table import Column, Table
+
+KINDS = {"bigint": int, "string": str}
+
+
+class MemorySource:
+    """Rows as dicts; a frame is a list of them."""
+
+    spark = None
+    can_slice = True
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows = rows
+        self.questions = 0
+
+    def frame(self, plan, piece=None):
+        if piece is None:
+            return list(self.rows)
+        assert not _overlap(self, plan.key, piece)
+        found = [r for limits in piece.ranges for r in self.rows if _inside(plan.key, limits, r)]
+        missing = [row for row in self.rows if _value(plan.key, row) is None]
+        return found + (missing if piece.with_nulls else [])
+
+    def count(self, plan, piece=None):
+        return len(self.frame(plan, piece))
+
+    def survey(self, plan, key, reach):
+        del plan
+        self.questions += 1
+        keys = self._sorted(key, reach.limits)[: reach.rows]
+        numbered = enumerate(keys, start=1)
+        wanted = [(n, k) for n, k in numbered if n in (1, reach.rows) or n % reach.step == 0]
+        top = self._sorted(key, reach.top) if reach.top is not None else []
+        return Survey(
+            marks=tuple((number, _mark(value)) for number, value in wanted),
+            highest=_mark(top[-1]) if top else None,
+        )
+
+    def _sorted(self, key: Key, limits: Range) -> list[tuple]:
+        return sorted(_value(key, row) for row in self.rows if _inside(key, limits, row))
+
+
+def table(*keys: str, **kinds: str) -> Table:
+    """Describe a table by its columns and their types."""
+    columns = tuple(Column(name=name, datatype=kind, schema={}) for name, kind in kinds.items())
+    return Table(stream="t", name="t", columns=columns, keys=keys)
+
+
+def _overlap(source: MemorySource, key: Key, piece: Any) -> bool:
+    return any(sum(_inside(key, r, row) for r in piece.ranges) > 1 for row in source.rows)
+
+
+def _value(key: Key, row: dict[str, Any]) -> tuple | None:
+    value = tuple(row[part.name] for part in key.parts)
+    return None if None in value else value
+
+
+def _mark(value: tuple) -> tuple[str, ...]:
+    return tuple(str(part) for part in value)
+
+
+def _typed(key: Key, edge: Edge) -> tuple:
+    return tuple(
+        KINDS[part.datatype](text) for part, text in zip(key.parts, edge.mark, strict=False)
+    )
+
+
+def _inside(key: Key, limits: Range, row: dict[str, Any]) -> bool:
+    value = _value(key, row)
+    if value is None:
+        return False
+    for edge, above in ((limits.low, True), (limits.high, False)):
+        if edge is not None:
+            other = _typed(key, edge)
+            cut = value[: len(other)]
+            beyond = cut > other if above else cut < other
+            if not (beyond or (edge.is_inclusive and cut == other)):
+                return False
+    return True

@@ -1,0 +1,241 @@
+"""Slices, resuming, lookback and limits, over random tables, changes and sudden ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from singer_spark.errors import DataError, StateError
+from tap_spark_source.key import Key
+from tap_spark_source.plan import ReadPlan
+from tap_spark_source.slicing import Survey, cuts_of
+from tap_spark_source.ways import pieces
+from tap_spark_source.window import Window
+from tests.support.memory import MemorySource, table
+
+TABLE = table("id", id="bigint", at="bigint", code="string")
+BY_AT = Key(parts=(TABLE.column("at"),))
+BY_AT_AND_ID = Key(parts=(TABLE.column("at"), TABLE.column("id")))
+BY_ID = Key(parts=(TABLE.column("id"),))
+
+
+def incremental(bookmark: dict, key: Key, **options) -> ReadPlan:
+    window = Window(
+        lookback=options.pop("lookback", 0), null_keys=options.pop("null_keys", "include")
+    )
+    if bookmark:
+        start = key.from_json(bookmark["replication_key_value"])
+        window = replace(window, start=start, from_bookmark=True)
+    return plan(bookmark, key=key, window=window, **options)
+
+
+def plan(bookmark: dict, **options) -> ReadPlan:
+    return ReadPlan(
+        table=TABLE,
+        columns=TABLE.columns,
+        key_properties=("id",),
+        bookmark=bookmark,
+        **options,
+    )
+
+
+class Run:
+    """One run: what it wrote, and the bookmark of its last STATE."""
+
+    def __init__(self, source, read: ReadPlan, *, killed_after: int | None = None) -> None:
+        self.rows: list[dict] = []
+        self.bookmark = dict(read.bookmark)
+        self.bookmarks: list[dict] = []
+        self.is_complete = False
+        for number, piece in enumerate(pieces(source, read, version=len(source.rows) + 1)):
+            self.rows += piece.frame or []
+            if killed_after is not None and number == killed_after:
+                return  # written, but the STATE did not follow any more
+            self.bookmark = dict(piece.bookmark)
+            self.bookmarks.append(self.bookmark)
+            self.is_complete = piece.is_last
+
+    @property
+    def ids(self) -> list[int]:
+        return sorted(row["id"] for row in self.rows)
+
+
+def rows(*ats: int | None) -> list[dict]:
+    return [{"id": number, "at": at, "code": str(at)} for number, at in enumerate(ats)]
+
+
+KEYS = st.sampled_from([BY_AT, BY_AT_AND_ID])
+SIZES = {
+    "slice_rows": st.integers(1, 9),
+    "partitions": st.integers(1, 4),
+    "max_rows": st.none() | st.integers(1, 9),
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), key=KEYS, lookback=st.integers(0, 3))
+def test_whatever_happens_between_runs_the_target_equals_the_source(data, key, lookback):
+    source, target, bookmark = MemorySource(rows(*data.draw(_ats()))), {}, {}
+    for _ in range(data.draw(st.integers(1, 5))):
+        options = {name: data.draw(strategy) for name, strategy in SIZES.items()}
+        killed = data.draw(st.none() | st.integers(0, 3))
+        read = incremental(bookmark, key, lookback=lookback, **options)
+        run = Run(source, read, killed_after=killed)
+        _check_repeats(run, read, key)
+        target |= {row["id"]: dict(row) for row in run.rows}
+        bookmark = run.bookmark
+        _change(source, data, _bookmark_at(bookmark, key), lookback)
+    while not (run := Run(source, incremental(bookmark, key, lookback=lookback))).is_complete:
+        pass
+    target |= {row["id"]: dict(row) for row in run.rows}
+    assert target == {row["id"]: row for row in source.rows}
+
+
+def _ats():
+    return st.lists(st.none() | st.integers(0, 6), max_size=25)
+
+
+def _bookmark_at(bookmark: dict, key: Key) -> int:
+    value = bookmark.get("replication_key_value", 0)
+    return value[0] if isinstance(value, list) else value
+
+
+def _change(source: MemorySource, data, at: int, lookback: int) -> None:
+    """Insert and update rows, late by less than the lookback covers; a tie needs a single key."""
+    floor = max(0, at - lookback)
+    for new in data.draw(st.lists(st.integers(floor, at + 8), max_size=8)):
+        # A list key has no ties to read again: what is late must be covered by the lookback.
+        at_new = new if lookback else max(new, at + 1)
+        source.rows.append({"id": len(source.rows), "at": at_new, "code": "new"})
+    for number in data.draw(st.lists(st.integers(0, 40), max_size=4)):
+        if number < len(source.rows):
+            source.rows[number] |= {"at": at + 1, "code": "changed"}
+
+
+def _check_repeats(run: Run, read: ReadPlan, key: Key) -> None:
+    """No run repeats more than the lookback and the last key value, nor a row twice."""
+    assert len(run.ids) == len(set(run.ids))
+    if read.window.start is not None:
+        lowest = read.window.start[0] - read.window.lookback
+        assert all(row["at"] is None or row["at"] >= lowest for row in run.rows)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), ats=st.lists(st.integers(0, 9), max_size=30))
+def test_an_interrupted_full_load_goes_on_where_it_stopped(data, ats):
+    source, bookmark, seen, versions = MemorySource(rows(*ats)), {"kept": 1}, [], set()
+    is_complete, kills = False, 0
+    while not is_complete:
+        options = {name: data.draw(strategy) for name, strategy in SIZES.items()}
+        killed = data.draw(st.none() | st.integers(0, 3)) if kills < 4 else None
+        run = Run(source, plan(bookmark, key=BY_ID, **options), killed_after=killed)
+        kills += 1
+        seen += run.rows
+        bookmark, is_complete = run.bookmark, run.is_complete
+        versions |= {b["full_table"]["version"] for b in run.bookmarks if "full_table" in b}
+    assert bookmark == {"kept": 1}
+    assert {row["id"] for row in seen} == set(range(len(ats)))
+    assert len(versions) <= 1
+
+
+@given(
+    ats=st.lists(st.integers(0, 3), max_size=40),
+    limit=st.integers(1, 5),
+    lookback=st.integers(0, 2),
+    key=KEYS,
+)
+def test_limited_runs_end_when_nothing_is_left(ats, limit, lookback, key):
+    source, bookmark, target, runs = MemorySource(rows(*ats)), {}, set(), 0
+    while True:
+        read = incremental(bookmark, key, max_rows=limit, lookback=lookback, slice_rows=3)
+        run = Run(source, read)
+        target |= set(run.ids)
+        runs += 1
+        if run.bookmark == bookmark:
+            break
+        bookmark = run.bookmark
+    assert target == set(range(len(ats)))
+    assert runs <= len(ats) / limit + 2
+
+
+def test_thousands_of_rows_with_one_key_are_neither_lost_nor_read_forever():
+    source = MemorySource(rows(*[1] * 3000, 2, *[3] * 3000))
+    first = Run(source, incremental({}, BY_AT, slice_rows=10, max_rows=10))
+    assert len(first.rows) == 3000
+    assert first.bookmark["replication_key_value"] == 1
+    second = Run(source, incremental(first.bookmark, BY_AT, slice_rows=10, max_rows=10))
+    assert second.bookmark["replication_key_value"] == 3
+    assert len(second.rows) == 6001
+
+
+def test_a_state_follows_every_slice_and_a_single_slice_costs_one_question():
+    source = MemorySource(rows(*range(10)))
+    run = Run(source, incremental({}, BY_AT, slice_rows=4))
+    assert [b["replication_key_value"] for b in run.bookmarks] == [3, 7, 9]
+    source.questions = 0
+    again = Run(source, incremental(run.bookmark, BY_AT))
+    assert (again.ids, source.questions) == ([9], 1)
+
+
+def test_a_table_that_surely_fits_one_slice_is_not_looked_at_ahead():
+    source = MemorySource(rows(1, 2, 3))
+    small = replace(plan({}, key=BY_ID), table=replace(TABLE, most_rows=100))
+    assert Run(source, small).ids == [0, 1, 2]
+    assert source.questions == 0
+
+
+def test_the_bookmark_is_the_highest_key_and_not_that_of_the_last_row():
+    assert Run(MemorySource(rows(5, 9, 1)), incremental({}, BY_AT)).bookmark == {
+        "replication_key": "at",
+        "replication_key_value": 9,
+    }
+
+
+def test_numbers_are_compared_as_numbers_and_texts_as_their_source_does():
+    ahead = {"replication_key": "at", "replication_key_value": 9}
+    run = Run(MemorySource(rows(9, 10)), incremental(ahead, BY_AT))
+    assert run.bookmark["replication_key_value"] == 10
+    by_code = Key(parts=(TABLE.column("code"),))
+    ahead = {"replication_key": "code", "replication_key_value": "9"}
+    run = Run(MemorySource(rows(9, 10)), incremental(ahead, by_code))
+    assert (run.ids, run.bookmark) == ([0], ahead)
+
+
+def test_the_lookback_never_reaches_the_bookmark_even_if_the_newest_row_is_gone():
+    bookmark = {"replication_key": "at", "replication_key_value": 9}
+    run = Run(MemorySource(rows(5, 7)), incremental(bookmark, BY_AT, lookback=2))
+    assert (run.ids, run.bookmark) == ([1], bookmark)
+
+
+def test_rows_without_a_key_are_read_once_per_run_even_if_nothing_else_is():
+    bookmark = {"replication_key": "at", "replication_key_value": 9}
+    source = MemorySource(rows(None, 5, 9, 10, 11))
+    assert Run(source, incremental(bookmark, BY_AT, slice_rows=1)).ids == [0, 2, 3, 4]
+    assert Run(MemorySource(rows(None, 5)), incremental(bookmark, BY_AT)).ids == [0]
+    excluded = incremental(bookmark, BY_AT, null_keys="exclude")
+    assert Run(source, excluded).ids == [2, 3, 4]
+    with pytest.raises(DataError, match="t: 1 rows have no at"):
+        Run(source, incremental(bookmark, BY_AT, null_keys="fail"))
+
+
+@pytest.mark.parametrize("marker", [{}, {"version": 1}, {"version": 1, "key": "x"}, 5, []])
+def test_a_resume_marker_that_does_not_fit_is_a_state_error(marker):
+    with pytest.raises(StateError, match="t: the bookmark's full_table does not fit the key id"):
+        Run(MemorySource(rows(1)), plan({"full_table": marker}, key=BY_ID))
+
+
+@given(
+    size=st.integers(0, 50),
+    step=st.integers(1, 7),
+    partitions=st.integers(1, 6),
+    ties=st.booleans(),
+)
+def test_cuts_are_ascending_and_never_more_than_asked_for(size, step, partitions, ties):
+    marks = tuple((n, (str(n // 10 if ties else n),)) for n in range(1, size + 1) if n % step == 0)
+    cuts = cuts_of(Survey(marks=marks), below=size + 1, partitions=partitions)
+    assert len(cuts) < partitions or not cuts
+    numbers = [int(text) for (text,) in cuts]
+    assert numbers == sorted(set(numbers))
