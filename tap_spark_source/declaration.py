@@ -14,7 +14,6 @@ KINDS = ("jdbc", "delta", "parquet", "csv", "json")
 _KEY = th.CustomType(
     {"type": ["string", "array", "null"], "items": {"type": "string"}, "minItems": 1}
 )
-_BOUND = th.CustomType({"type": ["string", "number", "null"]})
 _STREAM_OPTIONS = th.ObjectType(
     th.Property("replication_method", th.StringType, allowed_values=METHODS),
     th.Property("replication_key", _KEY),
@@ -120,7 +119,7 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
     ),
     th.Property(
         "window_start",
-        _BOUND,
+        th.StringType,
         title="Start of the window",
         description=(
             "Read only keys from this value on; the state is neither used nor changed, so that a "
@@ -129,7 +128,7 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
     ),
     th.Property(
         "window_end",
-        _BOUND,
+        th.StringType,
         title="End of the window",
         description="Read only keys below this value; the state is neither used nor changed.",
     ),

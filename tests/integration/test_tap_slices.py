@@ -133,7 +133,7 @@ def test_any_column_can_cut_a_table_without_a_key(database):
 
 def test_a_given_window_is_read_again_and_leaves_the_state_alone(database):
     state = {"bookmarks": {"public-many": {"replication_key": "i", "replication_key_value": 99}}}
-    settings = {"window_start": 5, "window_end": "7"}
+    settings = {"window_start": "5", "window_end": "7"}
     output = run_tap(config(database, "many", settings, replication_key="i"), state=state)
     assert ids(output) == [10, 11, 12, 13]
     assert output.state == state
@@ -144,6 +144,6 @@ def test_a_given_window_is_read_again_and_leaves_the_state_alone(database):
 
 
 def test_streams_without_a_key_are_left_out_of_a_window(database, caplog):
-    output = run_tap(config(database, "heap", {"window_start": 5}))
+    output = run_tap(config(database, "heap", {"window_start": "5"}))
     assert output.messages == []
     assert "public-heap: left out" in caplog.text

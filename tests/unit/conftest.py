@@ -13,10 +13,10 @@ from obstore.store import MemoryStore
 
 from singer_spark.state import StateStore
 from singer_spark.state.cloud import CloudObjects
-from tests.fixtures_tap import Postgres
 from tests.support.bench import Bench
 from tests.support.hammer import Hammer
 from tests.support.stores import MariaDB, Place
+from tests.support.tap import Postgres
 
 HERE = ["folder", "s3", "sqlite", "postgres", "meltano-folder", "meltano-s3", "memory"]
 # These need a server that is not everywhere: skipped, with the reason, by make test-all.
