@@ -5,7 +5,18 @@ from __future__ import annotations
 import click
 
 from singer_spark import __version__
-from singer_spark.cli import demo, run, runs, state, status, unlock
+from singer_spark.cli import (
+    check,
+    completion,
+    demo,
+    init,
+    run,
+    runs,
+    schedule,
+    state,
+    status,
+    unlock,
+)
 
 __all__ = ["main"]
 
@@ -16,5 +27,16 @@ def main() -> None:
     """Run Singer taps into targets and keep their state."""
 
 
-for command in (run.run, runs.runs, status.status, state.state, unlock.unlock, demo.demo):
+for command in (
+    run.run,
+    runs.runs,
+    status.status,
+    state.state,
+    check.check,
+    init.init,
+    schedule.schedule,
+    unlock.unlock,
+    demo.demo,
+    completion.completion,
+):
     main.add_command(command)

@@ -20,6 +20,7 @@ book         where state comes from and goes, under the lock
 files        state in files instead, for orchestrators
 run          one run, and the final STATE stored only after both exited 0
 repeat       runs until nothing is left
+probe        both sides tried without moving anything
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from singer_spark.errors import ProtocolError, SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.report import REPORT_FILE
-from singer_spark.runner.selection import select_streams
+from singer_spark.runner.selection import select_streams, stream_ids
 from singer_spark.runner.start import Start
 from singer_spark.runner.supervisor import ChildError, Children, Exited
 from singer_spark.runner.transfer import Command, Transfer
@@ -77,17 +77,23 @@ def find_commands(pipeline: Pipeline) -> Commands:
 def transfer_all(job: Job, transfer: Transfer, commands: Commands, start: Start) -> None:
     """Tell both commands their part by private files, then join them."""
     pipeline = start.pipeline
-    tap = _with_file(job, commands.tap, "--config", pipeline.tap.config)
-    target = _with_file(job, commands.target, "--config", pipeline.target.config)
+    tap = with_file(job, commands.tap, "--config", pipeline.tap.config)
+    target = with_file(job, commands.target, "--config", pipeline.target.config)
     if pipeline.streams:
-        catalog = select_streams(_discover(job, transfer.children, tap), pipeline.streams)
-        tap = _with_file(job, tap, "--catalog", catalog)
+        tap = with_file(job, tap, "--catalog", catalog_of(job, transfer.children, tap))
     if start.state:
-        tap = _with_file(job, tap, "--state", start.state)
+        tap = with_file(job, tap, "--state", start.state)
     transfer.run(tap, target, job.env)
 
 
-def _with_file(job: Job, command: Command, option: str, value: Mapping[str, Any]) -> Command:
+def catalog_of(job: Job, children: Children, tap: Command) -> dict[str, Any]:
+    """Discover what the tap offers, the pipeline's streams selected."""
+    catalog = _discover(job, children, tap)
+    streams = job.pipeline.streams or stream_ids(catalog)
+    return select_streams(catalog, streams)
+
+
+def with_file(job: Job, command: Command, option: str, value: Mapping[str, Any]) -> Command:
     """Pass a value by a file that only this user can read; arguments are public."""
     path = job.folder / f"{command.name}{option}-{uuid4().hex}.json"
     with _private_file(path) as file:

@@ -10,9 +10,7 @@ from singer_spark.errors import ProtocolError, SettingsError
 
 def select_streams(catalog: Any, wanted: Sequence[str]) -> dict[str, Any]:
     """Mark the wanted streams of a catalog as selected, with all their columns, and no others."""
-    if not isinstance(catalog, dict) or not isinstance(catalog.get("streams"), list):
-        raise ProtocolError("the tap's --discover printed no catalog; try it by hand")
-    known = [_stream_id(entry) for entry in catalog["streams"]]
+    known = stream_ids(catalog)
     unknown = sorted(set(wanted) - set(known))
     if unknown:
         raise SettingsError(
@@ -21,6 +19,13 @@ def select_streams(catalog: Any, wanted: Sequence[str]) -> dict[str, Any]:
         )
     streams = [_mark(entry, _stream_id(entry) in wanted) for entry in catalog["streams"]]
     return {**catalog, "streams": streams}
+
+
+def stream_ids(catalog: Any) -> list[str]:
+    """List the streams of a catalog."""
+    if not isinstance(catalog, dict) or not isinstance(catalog.get("streams"), list):
+        raise ProtocolError("the tap's --discover printed no catalog; try it by hand")
+    return [_stream_id(entry) for entry in catalog["streams"]]
 
 
 def _stream_id(entry: Mapping[str, Any]) -> str:

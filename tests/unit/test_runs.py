@@ -193,17 +193,19 @@ class TestList:
         assert json.loads(self.runs("--json").output) == []
 
     def test_the_newest_is_first_and_the_table_fits_a_terminal(self):
-        first = run().run_id
+        first = run().record
         write("tap-fake", "sys.exit(3)")
         with pytest.raises(ChildError):
             run()
         result = self.runs()
 
         head, newest, error, oldest = result.output.splitlines()
-        assert head.split() == ["RUN", "STARTED", "(UTC)", "TOOK", "RECORDS", "EXIT"]
+        assert head.split() == [
+            "STARTED", "(UTC)", "TOOK", "RECORDS", "CHANGED", "WATERMARK", "LAG", "EXIT",
+        ]  # fmt: skip
         assert newest.endswith("3")
         assert error.startswith("  tap-fake failed with exit code 3")
-        assert oldest.startswith(first)
+        assert oldest.startswith(first["started_at"][:16].replace("T", " "))
         assert all(len(line) <= 80 for line in result.output.splitlines())
 
     def test_a_limit_shows_the_newest(self):
@@ -220,7 +222,7 @@ class TestList:
         save_run(create_state_store("other"), "q", {"run_id": "r"})
         result = CliRunner().invoke(main, ["runs", "q", "--state", "other", "--json"])
 
-        assert json.loads(result.output) == [{"run_id": "r"}]
+        assert json.loads(result.output) == [{"pipeline": "q", "run_id": "r"}]
 
     def test_a_damaged_record_is_named(self):
         save_run(create_state_store("state"), "p", {"run_id": "r"})

@@ -1,0 +1,176 @@
+"""`singer-spark check`: everything a run needs, tried before the run."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from singer_spark.cli.complete import complete_pipeline
+from singer_spark.cli.table import cut, json_option, show_json, wrap
+from singer_spark.errors import SettingsError, SingerSparkError
+from singer_spark.pipeline import (
+    Pipeline,
+    find_pipelines,
+    list_pipeline_files,
+    load_pipeline,
+    refuse_twins,
+)
+from singer_spark.pipeline.endpoints import DEFAULT_TARGET
+from singer_spark.runner.commands import find_command
+from singer_spark.runner.probe import sample_source, start_target
+from singer_spark.runner.versions import version_of
+from singer_spark.state import create_state_store
+from singer_spark.state.lock import LockedError, locked
+from singer_spark.state.objects import Expect
+
+PROBE = ".singer-spark/check"
+
+
+class Step(NamedTuple):
+    """One thing tried: what it is, and what came of it."""
+
+    name: str
+    told: str
+    code: int = 0
+    rows: dict[str, Any] = {}
+
+
+@click.command()
+@click.argument("pipelines", metavar="[PIPELINE]...", nargs=-1, shell_complete=complete_pipeline)
+@json_option
+@click.pass_context
+def check(ctx: click.Context, /, *, pipelines: tuple[str, ...], as_json: bool) -> None:
+    """Try everything that a run needs, for those named or all of pipelines/.
+
+    Validates the file, writes to the state store, discovers the source and shows one row per
+    stream, starts the target. Moves nothing. Exits with the code of the first thing that failed.
+    """
+    here = Path.cwd()
+    paths = find_pipelines(pipelines, here) if pipelines else list_pipeline_files(here)
+    if not paths:
+        raise SettingsError("no pipelines in pipelines/; write one with: singer-spark init")
+    checked = {path: _check(path, quiet=as_json) for path in paths}
+    if as_json:
+        show_json(
+            [
+                {
+                    "pipeline": path.stem,
+                    "ok": not any(step.code for step in steps),
+                    "steps": [
+                        {"step": s.name, "ok": not s.code, "told": s.told, "rows": s.rows}
+                        for s in steps
+                    ],
+                }
+                for path, steps in checked.items()
+            ]
+        )
+    codes = [step.code for steps in checked.values() for step in steps if step.code]
+    ctx.exit(codes[0] if codes else 0)
+
+
+def _check(path: Path, *, quiet: bool) -> list[Step]:
+    if not quiet:
+        click.echo(click.style(path.stem, bold=True))
+    steps = []
+    for step in _steps(path):
+        steps.append(step)
+        if not quiet:
+            _show(step)
+    return steps
+
+
+def _show(step: Step) -> None:
+    mark = click.style("✗", fg="red") if step.code else click.style("✓", fg="green")
+    if step.code:
+        click.echo(f"{mark} {step.name}")
+        click.echo(wrap(step.told))
+    else:
+        click.echo(f"{mark} {cut(f'{step.name}: {step.told}'[:200])[:78]}")
+    for stream, row in step.rows.items():
+        told = "no row" if row is None else json.dumps(row, ensure_ascii=False, default=str)
+        click.echo(cut(f"    {stream}: {told}"))
+
+
+def _steps(path: Path) -> Iterator[Step]:
+    """Try one thing after another; what needs one that failed is not tried."""
+    try:
+        refuse_twins([path], Path.cwd())
+        pipeline = load_pipeline(path)
+    except SingerSparkError as error:
+        yield Step("file", error.format_message(), error.exit_code)
+        return
+    yield Step("file", f"{path.name} describes {pipeline.name}")
+    tries: dict[str, Callable[[], Step]] = {
+        "commands": lambda: Step("commands", _commands(pipeline)),
+        "state store": lambda: Step("state store", _store(pipeline)),
+        "source": lambda: _source(pipeline),
+        "destination": lambda: Step("destination", _destination(pipeline)),
+    }
+    for name, attempt in tries.items():
+        try:
+            yield attempt()
+        except SingerSparkError as error:
+            yield Step(name, error.format_message(), error.exit_code)
+            if name == "commands":
+                return
+
+
+def _commands(pipeline: Pipeline) -> str:
+    sides = (("source.tap", pipeline.tap), ("destination.target", pipeline.target))
+    found = [find_command(key, plugin) for key, plugin in sides]
+    versions = [version_of(Path(command.argv[0])) for command in found]
+    return " and ".join(
+        f"{command.name} ({version})" if version else command.name
+        for command, version in zip(found, versions, strict=True)
+    )
+
+
+def _store(pipeline: Pipeline) -> str:
+    store = create_state_store(pipeline.state)
+    try:
+        with locked(store, pipeline.name):
+            known = store.get(pipeline.name)
+    except LockedError as error:
+        return f"in use: {error.holder}"
+    runs = known.run_count if known else 0
+    return f"{store.objects.place} can be written; {runs} runs so far"
+
+
+def _source(pipeline: Pipeline) -> Step:
+    rows = dict(sample_source(pipeline))
+    if not rows:
+        raise SettingsError("source: the tap offers no stream; check source.config, such as tables")
+    return Step("source", f"{len(rows)} stream(s), one row each:", rows=rows)
+
+
+def _destination(pipeline: Pipeline) -> str:
+    path = pipeline.target.config.get("path")
+    place = ""
+    if Path(pipeline.target.command).name == DEFAULT_TARGET and isinstance(path, str):
+        place = _try_place(path)
+    start_target(pipeline)
+    return f"{pipeline.target.command} starts{place}"
+
+
+def _try_place(path: str) -> str:
+    """See whether tables can be written; a local folder is not made for that."""
+    if path.startswith(("s3a://", "s3://", "s3n://")):
+        objects = create_state_store("s3://" + path.split("://", 1)[1]).objects
+        objects.write(PROBE, b"{}", Expect.ANYTHING)
+        objects.delete(PROBE)
+        return f", {path} can be written"
+    if "://" in path:
+        return f" ({path} is not tried)"
+    nearest = next(folder for folder in _upwards(Path(path).absolute()) if folder.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise SettingsError(f"destination: {nearest} cannot be written; choose another path")
+    return f", {path} can be written"
+
+
+def _upwards(path: Path) -> Sequence[Path]:
+    return (path, *path.parents)

@@ -1,0 +1,103 @@
+"""`singer-spark init`: a pipeline file, by asking or from what is given."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from singer_spark.errors import SettingsError
+from singer_spark.pipeline import parse_pipeline
+from singer_spark.pipeline.cron import is_cron
+from singer_spark.pipeline.new import Source, parse_source, password_variable, write_text
+from singer_spark.state.documents import PIPELINE_NAME
+
+NONE = "none"
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--source", "url", metavar="URL",
+              help="Such as postgresql://user@host/shop, jdbc:…, csv:FOLDER.")  # fmt: skip
+@click.option("--destination", metavar="PATH", help="Where the tables go: a folder, s3a://…")
+@click.option("--key", metavar="COLUMN", help="Read incrementally by this column; 'none': in full.")
+@click.option(
+    "--cron", metavar="FIELDS", help="When to run, such as '*/15 * * * *'; 'none': by hand."
+)
+def init(
+    *,
+    name: str | None,
+    url: str | None,
+    destination: str | None,
+    key: str | None,
+    cron: str | None,
+) -> None:
+    """Write pipelines/NAME.yml, asking for what is not given. Never overwrites.
+
+    A password is not written down: the file names an environment variable for it.
+
+    \b
+    singer-spark init
+    singer-spark init shop --source postgresql://reader@db/shop \\
+      --destination s3a://lake/shop --key updated_at --cron '*/15 * * * *'
+    """  # noqa: D301, click reads the sign
+    name = name or click.prompt("Name of the pipeline")
+    path = _new_path(str(name))
+    source = parse_source(url or click.prompt("Source, such as postgresql://user@host/shop"))
+    source = _ask_for_user(source)
+    place = destination or click.prompt("Destination, a folder or s3a://bucket/path")
+    key = key or click.prompt("Column to read by, where a table has it", default="updated_at")
+    cron = cron or click.prompt("Schedule, five fields of a crontab line", default=NONE)
+    if cron != NONE and not is_cron(str(cron)):
+        raise SettingsError(
+            "--cron: must be the five fields of a crontab line, or @daily and so on"
+        )
+    text = write_text(
+        str(name),
+        source,
+        str(place),
+        key=None if key == NONE else str(key),
+        cron=None if cron == NONE else str(cron),
+    )
+    _write(path, text)
+    _tell_next(str(name), path, source)
+
+
+def _new_path(name: str) -> Path:
+    if not PIPELINE_NAME.fullmatch(name):
+        raise SettingsError("name: holds letters, digits, '.', '_' and '-' only, the first no sign")
+    path = Path("pipelines", f"{name}.yml")
+    if path.exists() or path.with_suffix(".yaml").exists():
+        raise SettingsError(f"{path} exists and is left alone; choose another name, or edit it")
+    return path
+
+
+def _ask_for_user(source: Source) -> Source:
+    if source.user or not source.has_login:
+        return source
+    user = click.prompt("User of the database", default=NONE)
+    return Source(source.url, None if user == NONE else str(user), source.password)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the file, once it is sure that it can be read again."""
+    import yaml
+
+    variables = {password_variable(path.stem): "x"}
+    parse_pipeline(yaml.safe_load(text), folder=path.parent, env={**os.environ, **variables})
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}; it was not written") from error
+
+
+def _tell_next(name: str, path: Path, source: Source) -> None:
+    click.echo(f"Wrote {path}. Next:")
+    if source.user:
+        hint = " (the one in the URL was not written down)" if source.password else ""
+        click.echo(f"  export {password_variable(name)}=…   # its password{hint}")
+    click.echo(f"  singer-spark check {name}")
+    click.echo(f"  singer-spark run {name}")

@@ -1,0 +1,104 @@
+"""Tries both sides of a pipeline without moving anything: streams, one row of each, a start."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+import msgspec
+
+from singer_spark.pipeline import Pipeline
+from singer_spark.runner.commands import Job, catalog_of, find_command, with_file
+from singer_spark.runner.selection import stream_ids
+from singer_spark.runner.start import OUR_TAP
+from singer_spark.runner.supervisor import ChildError, Children, Events, Exited, caught_signals
+from singer_spark.state.holder import new_run_id
+
+SAMPLE_SECONDS = 120.0
+
+
+class Samples:
+    """The first record of each stream, as far as they came."""
+
+    def __init__(self, streams: list[str]) -> None:
+        self.rows: dict[str, Any] = dict.fromkeys(streams)
+        self.complete = threading.Event()
+
+    def read(self, source: IO[bytes]) -> None:
+        """Read messages until every stream has given a record."""
+        missing = set(self.rows)
+        for line in source:
+            if missing and b'"RECORD"' in line:
+                missing.discard(self._keep(line))
+            if not missing:
+                self.complete.set()
+
+    def _keep(self, line: bytes) -> str:
+        try:
+            message = msgspec.json.decode(line)
+            stream = message["stream"]
+            if message["type"] == "RECORD" and self.rows.get(stream) is None:
+                self.rows[stream] = message["record"]
+        except (msgspec.DecodeError, KeyError, TypeError):
+            return ""
+        return str(stream)
+
+
+def sample_source(pipeline: Pipeline) -> Mapping[str, Any]:
+    """Discover the source and read one row per stream; None where none came in time."""
+    tap = find_command("source.tap", pipeline.tap)
+    config = dict(pipeline.tap.config)
+    if Path(pipeline.tap.command).name == OUR_TAP:
+        config["max_rows"] = 1
+    with _workshop(pipeline) as (job, children):
+        told = with_file(job, tap, "--config", config)
+        catalog = catalog_of(job, children, told)
+        samples = Samples(stream_ids(catalog))
+        told = with_file(job, told, "--catalog", catalog)
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        child = children.start(told.name, told.argv, env=job.env, **pipes)
+        children.watch(child)
+        child.read_with(samples.read, child.process.stdout)
+        until = time.monotonic() + SAMPLE_SECONDS
+        while not samples.complete.is_set() and time.monotonic() < until:
+            if isinstance(children.next_event(0.1), Exited):
+                child.join(5.0)
+                if child.code and not samples.complete.is_set():
+                    raise ChildError(child)
+                break
+        children.end(child)
+    return samples.rows
+
+
+def start_target(pipeline: Pipeline) -> None:
+    """Start the target with nothing to load; it must end in peace."""
+    target = find_command("destination.target", pipeline.target)
+    with _workshop(pipeline) as (job, children):
+        told = with_file(job, target, "--config", pipeline.target.config)
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+        child = children.start(told.name, told.argv, env=job.env, **pipes)
+        children.watch(child)
+        while not isinstance(children.next_event(1.0), Exited):
+            pass
+        children.end(child)
+        if child.code:
+            raise ChildError(child)
+
+
+@contextmanager
+def _workshop(pipeline: Pipeline) -> Iterator[tuple[Job, Children]]:
+    """Open a private folder, with children that end before it goes."""
+    events: Events = SimpleQueue()
+    with (
+        TemporaryDirectory(prefix="singer-spark-") as folder,
+        caught_signals(events),
+        Children(events, timeout=pipeline.timeout) as children,
+    ):
+        yield Job(pipeline=pipeline, run_id=new_run_id(), folder=Path(folder)), children
