@@ -118,7 +118,7 @@ def _refuse_unknown(options: Mapping[str, Any], known: tuple[str, ...]) -> None:
 OPENERS: dict[str, Callable[[str, Options], ObjectStore]] = {
     "file": _open_folder,
     **dict.fromkeys(("s3", "s3a"), _open_s3),
-    **dict.fromkeys(("gs", "az", "abfs", "abfss"), _open_cloud),
+    **dict.fromkeys(("gs", "az", "azure", "abfs", "abfss"), _open_cloud),
     **dict.fromkeys(("sqlite", "postgresql", "postgres", "postgresql+psycopg"), _open_sql),
     **dict.fromkeys(("mysql", "mariadb", "mysql+pymysql"), _open_sql),
 }

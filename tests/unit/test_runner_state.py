@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.runner import StateFiles
 from singer_spark.runner.supervisor import ChildError
-from singer_spark.state import PipelineState, create_state_store
+from singer_spark.state import PipelineState
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import LockedError, LostLockError, locked
 from singer_spark.state.objects import Expect
@@ -26,24 +24,9 @@ class TestStateStoreTrouble:
         assert bench.fail(StateError).exit_code == 74
         assert bench.note("tap-fake.pid") is None
 
-    def test_a_bucket_that_does_not_exist_is_error_74(self, bench, monkeypatch):
-        server = ThreadedMotoServer(port=0, verbose=False)
-        server.start()
-        host, port = server.get_host_and_port()
-        for name, value in {
-            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }.items():
-            monkeypatch.setenv(name, value)
-        try:
-            assert bench.fail(StateError, state="s3://nowhere/state").exit_code == 74
-            boto3.client("s3").create_bucket(Bucket="lake")
-            bench.run(state="s3://lake/state")
-            assert create_state_store("s3://lake/state").get("p").run_count == 1
-        finally:
-            server.stop()
+    @pytest.mark.usefixtures("s3")
+    def test_a_bucket_that_does_not_exist_is_error_74(self, bench):
+        assert bench.fail(StateError, state="s3://nowhere/state").exit_code == 74
 
     def test_a_state_that_cannot_be_stored_fails_the_run(self, bench, capfd):
         bench.run()

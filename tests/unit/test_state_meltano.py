@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import threading
 import time
 from dataclasses import replace
@@ -17,6 +19,7 @@ from singer_spark.state import PipelineState, create_state_store
 from singer_spark.state import meltano as module
 from singer_spark.state.lock import RunLock
 from singer_spark.state.runs import save_run
+from tests.support.commands import command
 
 ID = "dev:tap-a-to-target-b"
 STATE = {"bookmarks": {"orders": {"replication_key_value": "2026-01-31 ü"}}}
@@ -180,6 +183,25 @@ class TestLock:
 
         threading.Timer(0.2, finish).start()
         assert ours.get("p").watermark == STATE
+
+
+@pytest.mark.slow
+def test_the_command_of_meltano_reads_what_we_wrote_and_we_what_it_wrote(tmp_path):
+    (tmp_path / "meltano.yml").write_text(f"state_backend: {{uri: 'file://{tmp_path}/state'}}\n")
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MELTANO")}
+    env = {**own, "MELTANO_SEND_ANONYMOUS_USAGE_STATS": "false"}
+    meltano = [command("meltano"), "--no-environment", "state"]
+
+    def call(*arguments):
+        return subprocess.run(
+            [*meltano, *arguments], cwd=tmp_path, env=env, capture_output=True, check=True
+        ).stdout
+
+    ours = create_state_store(f"meltano+file://{tmp_path}/state")
+    ours.save(PipelineState(ID, STATE))
+    assert json.loads(call("get", ID)) == {"singer_state": STATE}
+    call("set", "--force", ID, json.dumps({"singer_state": {"newer": 1}}))
+    assert ours.get(ID).watermark == {"newer": 1}
 
 
 @pytest.mark.parametrize(

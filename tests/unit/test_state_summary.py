@@ -6,6 +6,7 @@ import json
 from contextlib import contextmanager
 
 import pytest
+from sqlalchemy import event
 
 from singer_spark.errors import StateError
 from singer_spark.state import PipelineState, create_state_store
@@ -63,6 +64,24 @@ class TestCost:
         with counted(store) as requests:
             assert len(list_runs(store, "a", 10)) == 10
         assert len(requests) == 1
+
+    @pytest.mark.parametrize("runs", [10, 1000])
+    def test_a_look_into_a_database_is_two_queries(self, tmp_path, runs):
+        store = create_state_store(f"sqlite:///{tmp_path}/state.db")
+        engine = store.objects._database.engine
+        save_run(store, "p", record(runs))
+        with engine.connect() as connection:
+            connection.exec_driver_sql(
+                "INSERT INTO singer_spark_state (folder, name, version, body) VALUES (?, ?, '', '')",
+                [("p/runs", f"r{number:05}.json") for number in range(runs)],
+            )
+
+        asked = []
+        event.listen(engine, "before_cursor_execute", lambda *told: asked.append(told[2]))
+        assert store.list_names() == ["p"]
+        assert len(asked) == 1
+        look_at(store, "p")
+        assert len(asked) == 3
 
     def test_a_pipeline_without_runs_costs_no_more(self, s3):
         store = create_state_store(f"s3://{s3}/state")
