@@ -39,7 +39,7 @@ def find_places(url: str | None) -> Iterator[Callable[[], Place]]:
             yield partial(_open, path)
         return
     store = create_state_store(url)
-    for name in store.list_pipelines():
+    for name in store.list_names():
         yield partial(Place, name, store)
 
 

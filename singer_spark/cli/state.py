@@ -42,7 +42,10 @@ def list_states(*, url: str | None, as_json: bool) -> None:
     for find in find_places(url):
         try:
             place = find()
-            found.append(place.store.get(place.name) or PipelineState(place.name))
+            known = place.store.get(place.name)
+            # A store may still hold the history of a pipeline whose state was deleted.
+            if known or url is None:
+                found.append(known or PipelineState(place.name))
         except SingerSparkError as error:
             errors.append(error)
     if as_json:

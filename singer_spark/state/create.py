@@ -55,7 +55,7 @@ def _from_config(config: Options) -> ObjectStore:
 
 
 def _open_folder(url: str, options: Options) -> ObjectStore:
-    _refuse_unknown(options, ())
+    _check(options, ())
     if "://" not in url:
         path = url
     else:
@@ -69,7 +69,7 @@ def _open_folder(url: str, options: Options) -> ObjectStore:
 
 
 def _open_s3(url: str, options: Options) -> ObjectStore:
-    _refuse_unknown(options, ("endpoint_url", "region"))
+    _check(options, ("endpoint_url", "region"))
     from singer_spark.state.s3 import S3Objects
 
     bucket, _, prefix = url.split("://", 1)[1].partition("/")
@@ -79,7 +79,7 @@ def _open_s3(url: str, options: Options) -> ObjectStore:
 
 
 def _open_sql(url: str, options: Options) -> ObjectStore:
-    _refuse_unknown(options, ("table",))
+    _check(options, ("table",))
     from singer_spark.state.database import open_database
     from singer_spark.state.sql import SqlObjects
 
@@ -109,10 +109,16 @@ def _open_meltano(url: str, options: Options) -> ObjectStore:
     return MeltanoObjects(open_objects(inner, options))
 
 
-def _refuse_unknown(options: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise SettingsError([f"state.{key}: unknown key" for key in unknown])
+def _check(options: Options, known: tuple[str, ...]) -> None:
+    """Refuse what is no option, or no text."""
+    problems = [f"state.{key}: unknown key" for key in sorted(set(options) - set(known))]
+    problems += [
+        f"state.{key}: must be a text that is not empty; quote it"
+        for key in known
+        if key in options and not (isinstance(options[key], str) and options[key])
+    ]
+    if problems:
+        raise SettingsError(problems)
 
 
 OPENERS: dict[str, Callable[[str, Options], ObjectStore]] = {

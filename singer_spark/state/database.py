@@ -26,8 +26,13 @@ DRIVERS = {
     "mysql+pymysql": MYSQL,
 }
 # A peer that is gone must not hold a heartbeat for longer than a lock lives.
-TIMEOUTS: dict[str, dict[str, Any]] = {
-    "postgresql+psycopg": {"connect_timeout": 10, "tcp_user_timeout": 30_000},
+# Prepared statements are lost behind PgBouncer.
+CONNECT: dict[str, dict[str, Any]] = {
+    "postgresql+psycopg": {
+        "connect_timeout": 10,
+        "tcp_user_timeout": 30_000,
+        "prepare_threshold": None,
+    },
     "mysql+pymysql": {"connect_timeout": 10, "read_timeout": 30, "write_timeout": 30},
 }
 
@@ -78,7 +83,7 @@ def _open_server(url: URL) -> Database:
             url.set(drivername=driver),
             isolation_level="AUTOCOMMIT",
             pool_pre_ping=True,
-            connect_args=TIMEOUTS[driver],
+            connect_args=CONNECT[driver],
         )
     except ModuleNotFoundError:
         raise SettingsError(

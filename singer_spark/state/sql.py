@@ -6,6 +6,7 @@ so that the database itself decides between writers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, final
@@ -29,11 +30,12 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
-from singer_spark.errors import StateError
+from singer_spark.errors import SettingsError, StateError
 from singer_spark.state.database import Database
 from singer_spark.state.objects import ConflictError, Expect, Stored
 
 TABLE = "singer_spark_state"
+TABLE_NAME = re.compile(r"(?:[A-Za-z_]\w*\.)?[A-Za-z_]\w*", re.ASCII)
 ATTEMPTS = 20  # each lost to another writer
 MYSQL_DEADLOCKS = ((1205,), (1213,))
 
@@ -43,6 +45,8 @@ class SqlObjects:
     """Objects as rows of one table, which is created when first written to."""
 
     def __init__(self, database: Database, table: str = TABLE) -> None:
+        if not TABLE_NAME.fullmatch(table):
+            raise SettingsError("state.table: must be a plain name, or schema.name")
         self._database = database
         self._table = _table(table)
         self._created = False
@@ -151,8 +155,9 @@ class SqlObjects:
 
     def _exists(self) -> bool:
         if not self._created:
+            name, schema = self._table.name, self._table.schema
             there = self._database.is_there
-            self._created = there and inspect(self._database.engine).has_table(self._table.name)
+            self._created = there and inspect(self._database.engine).has_table(name, schema)
         return self._created
 
     def _create(self) -> None:
@@ -176,7 +181,7 @@ class SqlObjects:
             raise StateError(
                 f"{self.place}: cannot {verb} ({self._database.explain(error)}); check "
                 "that the database can be reached and that this user may read and write the table "
-                f"{self._table.name}"
+                f"{self._table.fullname}"
             ) from error
         except OSError as error:
             raise StateError(
@@ -194,10 +199,11 @@ def _deadlocks_passed() -> Iterator[None]:
             raise
 
 
-def _table(name: str) -> Table:
+def _table(full_name: str) -> Table:
+    schema, _, name = full_name.rpartition(".")
     return Table(
         name,
-        MetaData(),
+        MetaData(schema=schema or None),
         Column("folder", _exact(160), primary_key=True),
         Column("name", _exact(80), primary_key=True),
         Column("version", _exact(32), nullable=False),

@@ -34,6 +34,8 @@ class TestList:
         assert users["run_count"] == 0
 
     def test_a_store_is_listed_by_itself(self):
+        Path("store/past/runs").mkdir(parents=True)
+        Path("store/past/runs/r.json").write_text("{}")
         (orders,) = json.loads(state("list", "--json", "--state", "store").output)
         assert orders["run_count"] == 7
 

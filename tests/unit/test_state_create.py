@@ -48,6 +48,7 @@ class TestChoice:
             {"type": "nothing", "path": "x"},
             {"url": "x", "colour": "red"},
             {"url": "s3://b/x", "colour": "red"},
+            {"url": "s3://b/x", "region": 5},
             "file://host/folder",
             "s3://",
             "",

@@ -95,6 +95,24 @@ class TestServers:
         assert caught.value.exit_code == 74
         assert "do-not-tell" not in caught.value.message
 
+    def test_the_table_may_lie_in_a_schema(self, postgres_url):
+        url = sqlalchemy.make_url(postgres_url).set(drivername="postgresql+psycopg")
+        with sqlalchemy.create_engine(url).begin() as admin:
+            admin.execute(sqlalchemy.text("CREATE SCHEMA etl"))
+        config = {"url": postgres_url, "table": "etl.kept"}
+        assert create_state_store(config).get("p") is None
+        create_state_store(config).save(PipelineState("p", {"x": 1}))
+
+        with sqlalchemy.create_engine(url).connect() as other:
+            count = other.execute(sqlalchemy.text("SELECT count(*) FROM etl.kept")).scalar_one()
+        assert count == 2
+        assert create_state_store(config).get("p").watermark == {"x": 1}
+
+    @pytest.mark.parametrize("table", ["", "a b", "a.b.c", "x; drop", 5])
+    def test_a_table_has_a_plain_name(self, table, tmp_path):
+        with pytest.raises(SettingsError, match=r"state\.table"):
+            create_state_store({"url": f"sqlite:///{tmp_path}/x.db", "table": table})
+
     def test_a_wrong_password_and_a_missing_database_are_told_without_secrets(self, postgres_url):
         url = sqlalchemy.make_url(postgres_url)
         wrong = url.set(password="do/not:" + SECRET).render_as_string(hide_password=False)
