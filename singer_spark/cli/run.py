@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
 from singer_spark.cli.complete import complete_pipeline
+from singer_spark.cli.preview import show_preview
 from singer_spark.cli.progress import open_display
 from singer_spark.cli.several import run_several, show_outcomes
 from singer_spark.errors import SettingsError
@@ -23,6 +25,7 @@ from singer_spark.runner import (
     run_pipeline,
     run_until_complete,
 )
+from singer_spark.runner.preview import preview_run
 
 path_type = click.Path(path_type=Path)
 
@@ -36,6 +39,7 @@ path_type = click.Path(path_type=Path)
               help="Read this stream afresh, the others as usual; may be repeated.")  # fmt: skip
 @click.option("--from", "start", metavar="A", help="Read again from this key on; leaves the state.")
 @click.option("--to", "end", metavar="B", help="Read again up to, but without, this key.")
+@click.option("--dry-run", is_flag=True, help="Show what would be read; read and write nothing.")
 @click.option("--until-complete", is_flag=True, help="Run again until nothing is left to read.")
 @click.option("--parallel", type=click.IntRange(min=1), metavar="N",
               help="Of several pipelines, run N at the same time.  [default: 1]")  # fmt: skip
@@ -50,6 +54,7 @@ def run(
     pipelines: tuple[str, ...],
     start: str | None,
     end: str | None,
+    dry_run: bool,
     until_complete: bool,
     parallel: int | None,
     state_in: Path | None,
@@ -77,11 +82,17 @@ def run(
     paths = find_pipelines(pipelines, Path.cwd())
     refuse_twins(paths, Path.cwd())
     if len(paths) > 1 or any(map(is_pattern, pipelines)):
-        if options.files:
-            raise SettingsError("--state-in and --state-out are for one pipeline")
+        if options.files or dry_run:
+            raise SettingsError("--state-in, --state-out and --dry-run are for one pipeline")
         ctx.exit(_run_several(paths, ctx, parallel or 1, as_json=as_json))
     if parallel:
         raise SettingsError("--parallel is for several pipelines; this is one")
+    if dry_run:
+        pipeline = load_pipeline(paths[0])
+        click.echo(f"Planning: {pipeline.name}", err=as_json)
+        told = preview_run(pipeline, options, partial(click.echo, err=as_json))
+        show_preview(told, as_json=as_json)
+        return
     if options.files and not options.files.result and not until_complete:
         click.echo("Warning: without --state-out the new state is not kept", err=True)
     _run_one(load_pipeline(paths[0]), options, until_complete=until_complete, as_json=as_json)

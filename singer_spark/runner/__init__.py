@@ -18,9 +18,12 @@ record       what the run did, for its history
 advice       what its operator should know although it succeeded
 book         where state comes from and goes, under the lock
 files        state in files instead, for orchestrators
+post         JSON to a URL
+lineage      a run's start and end told as OpenLineage events
 run          one run, and the final STATE stored only after both exited 0
 repeat       runs until nothing is left
 probe        both sides tried without moving anything
+preview      what a run would read
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.report import REPORT_FILE
 from singer_spark.runner.selection import select_streams, stream_ids
 from singer_spark.runner.start import Start
-from singer_spark.runner.supervisor import ChildError, Children, Exited
+from singer_spark.runner.supervisor import Children
 from singer_spark.runner.transfer import Command, Transfer
 
 
@@ -40,6 +40,11 @@ class Job:
             REPORT_FILE: str(self.report_file),
         }
         return {**os.environ, **names}
+
+    @property
+    def quiet_env(self) -> dict[str, str]:
+        """Ask both sides to log problems only, unless somebody asked otherwise."""
+        return {"LOGLEVEL": "WARNING", **self.env}
 
     @property
     def report_file(self) -> Path:
@@ -106,12 +111,7 @@ def _discover(job: Job, children: Children, tap: Command) -> Any:
     with path.open("xb") as output:
         pipes = {"stdin": subprocess.DEVNULL, "stdout": output}
         child = children.start(tap.name, (*tap.argv, "--discover"), env=job.env, **pipes)
-    children.watch(child)
-    while not isinstance(children.next_event(1.0), Exited):
-        pass
-    children.end(child)
-    if child.code:
-        raise ChildError(child)
+    children.await_success(child)
     try:
         return json.loads(path.read_bytes())
     except ValueError:

@@ -57,13 +57,13 @@ def sample_source(pipeline: Pipeline) -> Mapping[str, Any]:
     config = dict(pipeline.tap.config)
     if Path(pipeline.tap.command).name == OUR_TAP:
         config["max_rows"] = 1
-    with _workshop(pipeline) as (job, children):
+    with workshop(pipeline) as (job, children):
         told = with_file(job, tap, "--config", config)
         catalog = catalog_of(job, children, told)
         samples = Samples(stream_ids(catalog))
         told = with_file(job, told, "--catalog", catalog)
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
-        child = children.start(told.name, told.argv, env=job.env, **pipes)
+        child = children.start(told.name, told.argv, env=job.quiet_env, **pipes)
         children.watch(child)
         child.read_with(samples.read, child.process.stdout)
         until = time.monotonic() + SAMPLE_SECONDS
@@ -80,20 +80,15 @@ def sample_source(pipeline: Pipeline) -> Mapping[str, Any]:
 def start_target(pipeline: Pipeline) -> None:
     """Start the target with nothing to load; it must end in peace."""
     target = find_command("destination.target", pipeline.target)
-    with _workshop(pipeline) as (job, children):
+    with workshop(pipeline) as (job, children):
         told = with_file(job, target, "--config", pipeline.target.config)
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        child = children.start(told.name, told.argv, env=job.env, **pipes)
-        children.watch(child)
-        while not isinstance(children.next_event(1.0), Exited):
-            pass
-        children.end(child)
-        if child.code:
-            raise ChildError(child)
+        child = children.start(told.name, told.argv, env=job.quiet_env, **pipes)
+        children.await_success(child)
 
 
 @contextmanager
-def _workshop(pipeline: Pipeline) -> Iterator[tuple[Job, Children]]:
+def workshop(pipeline: Pipeline) -> Iterator[tuple[Job, Children]]:
     """Open a private folder, with children that end before it goes."""
     events: Events = SimpleQueue()
     with (

@@ -18,6 +18,7 @@ from singer_spark.runner.advice import suggest_lookbacks, warnings_of
 from singer_spark.runner.book import Book, open_store_book
 from singer_spark.runner.commands import Job, find_commands, transfer_all
 from singer_spark.runner.files import FileBook
+from singer_spark.runner.lineage import tell_lineage
 from singer_spark.runner.meter import Meter
 from singer_spark.runner.options import RunOptions
 from singer_spark.runner.process import tell_error
@@ -71,13 +72,16 @@ def run_pipeline(
         try:
             start = choose_start(pipeline, book, options, display.say)
             record.mode = start.mode
+            tell_lineage("START", pipeline, record)
             _move(job, record, transfer, start)
             record.suggested_lookback = suggest_lookbacks(pipeline, record, book)
             after = book.finish(transfer.last_state if advances else None)
         except Exception as error:
             record.close(error)
             book.fail(transfer.last_state if advances else None)
+            tell_lineage("FAIL", pipeline, record)
             raise
+    tell_lineage("COMPLETE", pipeline, record)
     for warning in warnings_of(record):
         tell_error(f"Warning: {warning}")
     return RunResult(pipeline.name, record.run_id, record.records, after, record.to_dict())

@@ -130,6 +130,15 @@ class Children:
             raise event.error
         return event
 
+    def await_success(self, child: Child) -> None:
+        """Watch a command to its end, which must be a good one."""
+        self.watch(child)
+        while not isinstance(self.next_event(1.0), Exited):
+            pass
+        self.end(child)
+        if child.code:
+            raise ChildError(child)
+
     def end(self, *children: Child) -> None:
         """End children and all that they started: ask, wait, kill. A second signal hurries."""
         for child in children:

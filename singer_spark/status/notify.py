@@ -9,19 +9,18 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-import urllib.request
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from singer_spark.errors import SingerSparkError, StateError
 from singer_spark.pipeline import Alerts
+from singer_spark.runner.post import WAIT_SECONDS, UnpostedError, post_json
 from singer_spark.state import StateStore
 from singer_spark.state.objects import Expect, tag_of
 from singer_spark.status.collect import Looked
 
 SENT = "_alerts/sent.json"  # of a store; no pipeline's name begins so
-WAIT_SECONDS = 15
 
 
 class Notice(NamedTuple):
@@ -112,23 +111,16 @@ def _note(
 def _send(alerts: Alerts, body: Mapping[str, Any]) -> None:
     message = json.dumps(body, ensure_ascii=False).encode()
     if alerts.webhook:
-        post_json(body["pipeline"], alerts.webhook, message)
+        _post(body["pipeline"], alerts.webhook, message)
     if alerts.command:
         _run(body["pipeline"], alerts.command, message)
 
 
-def post_json(pipeline: str, url: str, message: bytes) -> None:
-    """Post JSON; the URL may be a secret and is never told."""
-    headers = {"Content-Type": "application/json", "User-Agent": "singer-spark"}
-    request = urllib.request.Request(url, message, headers)  # noqa: S310, the file's own URL
+def _post(pipeline: str, url: str, message: bytes) -> None:
     try:
-        with urllib.request.urlopen(request, timeout=WAIT_SECONDS):  # noqa: S310
-            pass
-    except (OSError, ValueError) as error:
-        code = getattr(error, "code", None)
-        raise UnsentError(
-            pipeline, "webhook", f"HTTP {code}" if code else type(error).__name__
-        ) from error
+        post_json(url, message)
+    except UnpostedError as error:
+        raise UnsentError(pipeline, "webhook", str(error)) from error
 
 
 def _run(pipeline: str, command: str, message: bytes) -> None:

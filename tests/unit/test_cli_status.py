@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -23,6 +20,7 @@ from singer_spark.state.objects import Expect
 from singer_spark.state.runs import save_run
 from singer_spark.status.collect import look_at_store
 from singer_spark.status.notify import send_alerts
+from tests.support.web import webhook
 
 PIPELINE = "name: {0}\nsource: {{tap: t}}\ndestination: {{target: x}}\nstate: store\n{1}"
 
@@ -192,30 +190,6 @@ class TestMetrics:
         result = status("--metrics", "none/m.prom")
         assert result.exit_code == 78
         assert "none/m.prom: No such file" in result.output
-
-
-@contextmanager
-def webhook(codes=()):
-    """A server that answers with the given codes, then with 200, and keeps what it got."""
-    got, answers = [], list(codes)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            code = answers.pop(0) if answers else 200
-            if code == 200:
-                got.append(json.loads(body))
-            self.send_response(code)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/hidden", got
-    server.shutdown()
-    server.server_close()
 
 
 class TestAlerts:

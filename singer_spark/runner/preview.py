@@ -1,0 +1,92 @@
+"""What a run would read, without reading or writing it: no lock, no record, no row.
+
+Our own tap answers `--plan`; of any other its streams and bookmarks are told.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, final
+
+from singer_spark.errors import ProtocolError
+from singer_spark.pipeline import Pipeline
+from singer_spark.runner.commands import Job, catalog_of, find_command, with_file
+from singer_spark.runner.files import FileBook
+from singer_spark.runner.options import RunOptions
+from singer_spark.runner.probe import workshop
+from singer_spark.runner.record import RunRecord
+from singer_spark.runner.selection import stream_ids
+from singer_spark.runner.start import OUR_TAP, Kept, Start, choose_start
+from singer_spark.runner.supervisor import Children
+from singer_spark.runner.transfer import Command
+from singer_spark.state import StateStore, create_state_store
+
+
+@final
+class StoredState:
+    """The state in a store, only looked at."""
+
+    def __init__(self, store: StateStore, name: str) -> None:
+        self._store, self._name = store, name
+        known = store.get(name)
+        self.state: Mapping[str, Any] = known.watermark if known else {}
+
+    def resume(self) -> bool:
+        """Start from the checkpoint of a failed run, where there is one."""
+        checkpoint = self._store.get_checkpoint(self._name)
+        self.state = self.state if checkpoint is None else checkpoint
+        return checkpoint is not None
+
+
+def preview_run(
+    pipeline: Pipeline, options: RunOptions, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Tell of each stream its method, its key, the ends of its window and about how many rows."""
+    kept: Kept = (
+        FileBook(options.files, RunRecord(pipeline=pipeline.name, run_id=""))
+        if options.files
+        else StoredState(create_state_store(pipeline.state), pipeline.name)
+    )
+    start = choose_start(pipeline, kept, options, say)
+    tap = find_command("source.tap", start.pipeline.tap)
+    with workshop(start.pipeline) as (job, children):
+        told = with_file(job, tap, "--config", start.pipeline.tap.config)
+        if Path(pipeline.tap.command).name == OUR_TAP:
+            return _ask_tap(job, children, told, start)
+        return _from_catalog(catalog_of(job, children, told), start.state)
+
+
+def _ask_tap(job: Job, children: Children, tap: Command, start: Start) -> list[dict[str, Any]]:
+    if start.pipeline.streams:
+        tap = with_file(job, tap, "--catalog", catalog_of(job, children, tap))
+    if start.state:
+        tap = with_file(job, tap, "--state", start.state)
+    path = job.folder / "plan.json"
+    with path.open("xb") as output:
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": output}
+        child = children.start(tap.name, (*tap.argv, "--plan"), env=job.quiet_env, **pipes)
+    children.await_success(child)
+    try:
+        streams: list[dict[str, Any]] = json.loads(path.read_bytes())["streams"]
+    except (ValueError, KeyError, TypeError):
+        raise ProtocolError(f"{tap.name} --plan printed no plan; try it by hand") from None
+    return streams
+
+
+def _from_catalog(catalog: Mapping[str, Any], state: Mapping[str, Any]) -> list[dict[str, Any]]:
+    bookmarks = state.get("bookmarks")
+    known = bookmarks if isinstance(bookmarks, Mapping) else {}
+    return [
+        {"stream": stream, "method": None, "key": None, "high": None, "rows": None,
+         "low": known.get(stream)}
+        for stream, entry in zip(stream_ids(catalog), catalog["streams"], strict=True)
+        if _is_selected(entry)
+    ]  # fmt: skip
+
+
+def _is_selected(entry: Mapping[str, Any]) -> bool:
+    root = [node["metadata"] for node in entry["metadata"] if not node["breadcrumb"]]
+    return any(facts.get("selected") for facts in root)
