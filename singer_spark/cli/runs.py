@@ -39,14 +39,13 @@ def runs(pipeline: str | None, *, limit: int, url: str | None, as_json: bool) ->
     """
     errors: list[SingerSparkError] = []
     places = [find_place(pipeline, url)] if pipeline else list(_open_all(url, errors))
-    found = [{"pipeline": name, **run} for name, store in places
-             for run in list_runs(store, name, limit)]  # fmt: skip
+    found = [run for place in places for run in _read(place, limit, errors)]
     newest = sorted(found, key=lambda run: str(run.get("run_id")), reverse=True)[:limit]
     if as_json:
         show_json(newest)
     elif newest:
         _show(newest, one=pipeline is not None)
-    else:
+    elif not errors:
         click.echo(f"{places[0].name if pipeline else 'No pipeline'} has not been run yet")
     for error in errors[1:]:
         error.show()
@@ -60,6 +59,16 @@ def _open_all(url: str | None, errors: list[SingerSparkError]) -> Iterator[Place
             yield find()
         except SingerSparkError as error:
             errors.append(error)
+
+
+def _read(place: Place, limit: int, errors: list[SingerSparkError]) -> list[dict[str, Any]]:
+    """Read a pipeline's runs; one that cannot be read does not hide the others."""
+    try:
+        runs = list_runs(place.store, place.name, limit)
+    except SingerSparkError as error:
+        errors.append(error)
+        return []
+    return [{"pipeline": place.name, **run} for run in runs]
 
 
 def _show(found: Sequence[Mapping[str, Any]], *, one: bool) -> None:

@@ -18,6 +18,11 @@ from tests.support.hammer import Hammer
 from tests.support.stores import MariaDB, Place
 from tests.support.tap import Postgres
 
+AWS = {
+    "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
+    "AWS_SECRET_ACCESS_KEY": "do-not-tell",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
 HERE = ["folder", "s3", "sqlite", "postgres", "meltano-folder", "meltano-s3", "memory"]
 # These need a server that is not everywhere: skipped, with the reason, by make test-all.
 ELSEWHERE = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("mysql", "gs", "az")]
@@ -38,18 +43,24 @@ def s3_endpoint():
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def s3_client(s3_endpoint):
+    return boto3.client(
+        "s3",
+        endpoint_url=s3_endpoint,
+        region_name="us-east-1",
+        aws_access_key_id=AWS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=AWS["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
 @pytest.fixture
-def s3(s3_endpoint, monkeypatch):
+def s3(s3_endpoint, s3_client, monkeypatch):
     """A new bucket; endpoint and credentials are given by the usual means."""
-    for name, value in {
-        "AWS_ENDPOINT_URL_S3": s3_endpoint,
-        "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
-        "AWS_SECRET_ACCESS_KEY": "do-not-tell",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
+    for name, value in {"AWS_ENDPOINT_URL_S3": s3_endpoint, **AWS}.items():
         monkeypatch.setenv(name, value)
     bucket = f"lake-{os.urandom(4).hex()}"
-    boto3.client("s3").create_bucket(Bucket=bucket)
+    s3_client.create_bucket(Bucket=bucket)
     return bucket
 
 

@@ -6,8 +6,10 @@ import json
 from contextlib import contextmanager
 
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import event
 
+from singer_spark.cli import main
 from singer_spark.errors import StateError
 from singer_spark.state import PipelineState, create_state_store
 from singer_spark.state import summary as summary_module
@@ -204,6 +206,17 @@ class TestNewerVersion:
                 read()
             assert caught.value.exit_code == 74
             assert f"{store.objects.place}/p/{file}" in caught.value.message
+
+    def test_it_does_not_hide_the_other_pipelines(self, store):
+        for name in ("a", "b"):
+            save_run(store, name, record(1, started_at="2026-01-31T10:00:00+00:00"))
+        store.objects.write("a/summary.json", b'{"schema": 2}', Expect.ANYTHING)
+
+        for command, code in (("runs", 74), ("status", 2)):
+            result = CliRunner().invoke(main, [command, "--state", store.objects.place])
+            assert result.exit_code == code
+            assert "newer singer-spark" in " ".join(result.output.split())
+            assert "2026-01-31 10:00" in result.stdout
 
     def test_a_run_leaves_the_summary_of_a_newer_version_alone(self, store):
         newer = b'{"schema": 2}'
