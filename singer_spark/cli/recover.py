@@ -89,6 +89,12 @@ def _confirm(place: Place) -> bool:
 def _show(recovery: Recovery, place: Place, before: PipelineState, after: dict[str, Any]) -> None:
     rows = [_row(commit) for commit in sorted(recovery.commits, key=lambda found: found.stream)]
     click.echo("\n".join(lay_out([HEAD, *rows], right=(1,))))
+    for commit in recovery.commits:
+        if commit.newer:
+            click.echo(
+                f"{commit.stream}: {commit.newer} newer commit(s) carry no bookmark; "
+                "their rows are read again"
+            )
     for log in recovery.silent:
         click.echo(f"{log.table}: {explain_silence(log)}")
     lines = state_diff(before.watermark, after, place.name, "recovered")

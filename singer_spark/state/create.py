@@ -75,6 +75,11 @@ def _open_s3(url: str, options: Options) -> ObjectStore:
     bucket, _, prefix = url.split("://", 1)[1].partition("/")
     if not bucket:
         raise SettingsError("state: an S3 URL names a bucket, s3://bucket/prefix")
+    if "@" in bucket:
+        raise SettingsError(
+            "state: an S3 URL holds no keys; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+            "use a profile or a role"
+        )
     return S3Objects(bucket, prefix, **options)
 
 

@@ -24,6 +24,7 @@ class TableCommit:
     committed_at: str
     run_id: str | None
     state: Any
+    newer: int  # commits of the pipeline with rows, but without a state, after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +56,10 @@ def read_logs(objects: ObjectStore, pipeline: str) -> list[TableLog]:
 
 
 def _read_log(objects: ObjectStore, table: str, versions: list[int], pipeline: str) -> TableLog:
-    met = set()
+    met: list[dict[str, Any]] = []
     for version in reversed(versions):
         info = _read_commit(objects, f"{table}/_delta_log/{version:020}.json")
         told = _user_metadata(info)
-        met.add(told.get("pipeline"))
         if told.get("pipeline") == pipeline and told.get("state") is not None:
             commit = TableCommit(
                 table=table,
@@ -68,9 +68,16 @@ def _read_log(objects: ObjectStore, table: str, versions: list[int], pipeline: s
                 committed_at=_moment(info.get("timestamp")),
                 run_id=told.get("run_id"),
                 state=told["state"],
+                newer=sum(_wrote_rows(later, pipeline) for later in met),
             )
             return TableLog(table, versions[0], commit)
-    return TableLog(table, versions[0], None, frozenset(name for name in met if name))
+        met.append(told)
+    names = frozenset(str(told["pipeline"]) for told in met if told.get("pipeline"))
+    return TableLog(table, versions[0], None, names)
+
+
+def _wrote_rows(told: dict[str, Any], pipeline: str) -> bool:
+    return told.get("pipeline") == pipeline and told.get("rows") is not None
 
 
 def _read_commit(objects: ObjectStore, key: str) -> dict[str, Any]:

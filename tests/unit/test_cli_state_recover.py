@@ -63,6 +63,7 @@ class TestRecover:
         assert head.split() == ["STREAM", "VERSION", "COMMITTED", "(UTC)", "BOOKMARK"]
         assert (items.split()[:2], items.split()[-1]) == (["items", "0"], "20")
         assert (orders.split()[:2], orders.split()[-1]) == (["public-orders", "1"], "2026-01-31")
+        assert "public-orders: 1 newer commit(s) carry no bookmark" in result.stdout
         assert "strangers: no commit of this pipeline carries a bookmark" in result.stdout
         assert '+      "replication_key_value": "2026-01-31"' in result.stdout
         assert all(len(line) <= 80 for line in result.stdout.splitlines())

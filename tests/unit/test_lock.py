@@ -106,17 +106,18 @@ class TestHeartbeat:
     def _fast(self, monkeypatch):
         monkeypatch.setattr(lock_module, "BEAT_SECONDS", 0.02)
 
-    def test_the_lock_is_renewed_while_it_is_kept(self, folder):
-        lock = RunLock(folder, "p", "run-1")
+    def test_the_lock_is_renewed_while_it_is_kept(self, store):
+        lock, told = RunLock(store, "p", "run-1"), []
         lock.acquire()
-        first = read_lock(folder, "p")[0].heartbeat_at
-        lock.keep(pytest.fail)
+        first = read_lock(store, "p")[0].heartbeat_at
+        lock.keep(told.append)
         until = time.monotonic() + 10
-        while read_lock(folder, "p")[0].heartbeat_at == first:
+        while read_lock(store, "p")[0].heartbeat_at == first:
             assert time.monotonic() < until
             time.sleep(0.01)
         lock.release()
-        assert read_lock(folder, "p") == (None, Expect.ABSENT)
+        assert told == []
+        assert read_lock(store, "p") == (None, Expect.ABSENT)
 
     def test_a_loss_is_told_once(self, folder):
         lock, told, heard = RunLock(folder, "p", "run-1"), [], threading.Event()

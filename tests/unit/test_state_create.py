@@ -40,6 +40,12 @@ class TestChoice:
         assert "mongodb" in caught.value.message
         assert "do-not-tell" not in caught.value.message
 
+    def test_keys_in_an_s3_url_are_refused_and_not_repeated(self):
+        for scheme in ("s3", "meltano+s3"):
+            with pytest.raises(SettingsError, match="AWS_ACCESS_KEY_ID") as caught:
+                create_state_store(f"{scheme}://AKIA:do-not-tell@lake/state")
+            assert "do-not-tell" not in caught.value.message
+
     @pytest.mark.parametrize(
         "config",
         [
