@@ -13,6 +13,7 @@ from singer_spark.runner.tally import Tally
 from singer_spark.runner.usage import peak_bytes
 
 TICK_SECONDS = 1.0
+SAMPLE_SECONDS = 5.0  # between two looks at memory, which is told as a peak anyway
 
 
 class Meter:
@@ -27,6 +28,7 @@ class Meter:
         self._display = display
         self._facts = Facts(report_file)
         self._shown = self._begun = time.monotonic()
+        self._sampled = float("-inf")
 
     @property
     def tick_seconds(self) -> float:
@@ -49,12 +51,18 @@ class Meter:
 
     def tick(self, children: Children) -> None:
         """Look at everything once, and show it when it is time to."""
+        now = time.monotonic()
+        if now - self._sampled >= SAMPLE_SECONDS:
+            self._sampled = now
+            self._sample(children)
+        if now - self._shown >= self._display.interval:
+            self.show()
+
+    def _sample(self, children: Children) -> None:
         by_session = {child.process.pid: child for child in children.alive}
         for session, peak in peak_bytes(by_session).items():
             name = by_session[session].name
             self.peak_bytes[name] = max(peak, self.peak_bytes.get(name, 0))
-        if time.monotonic() - self._shown >= self._display.interval:
-            self.show()
 
     def look(self) -> None:
         """Take in what was told and counted until now."""

@@ -108,6 +108,7 @@ class TestCounts:
 class TestMeasures:
     def test_time_memory_and_versions(self, bench, monkeypatch):
         monkeypatch.setattr("singer_spark.runner.meter.TICK_SECONDS", 0.02)
+        monkeypatch.setattr("singer_spark.runner.meter.SAMPLE_SECONDS", 0.02)
         bench.write("tap-fake", TAP + 'x = b"x" * 50_000_000\ntime.sleep(0.3)')
         bench.run()
 
@@ -121,6 +122,7 @@ class TestMeasures:
     @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
     def test_the_memory_is_that_of_all_processes_of_a_side(self, bench, monkeypatch):
         monkeypatch.setattr("singer_spark.runner.meter.TICK_SECONDS", 0.02)
+        monkeypatch.setattr("singer_spark.runner.meter.SAMPLE_SECONDS", 0.02)
         child = """
         code = "import sys; x = b'x' * 30_000_000; print(flush=True); sys.stdin.read()"
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
