@@ -103,7 +103,10 @@ class MeltanoObjects:
                 return found
             if time.monotonic() > until:
                 where = self._objects.locate(_lock_of(key))
-                raise StateError(f"{where}: Meltano keeps changing this state; run again")
+                raise StateError(
+                    f"{where}: Meltano keeps changing this state; run again, or delete this lock "
+                    "if no Meltano is active"
+                )
             time.sleep(POLL_SECONDS)
 
 
