@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from singer_spark.cli.complete import complete_pipeline
-from singer_spark.cli.table import cut, json_option, show_json, wrap
+from singer_spark.cli.table import WIDTH, cut, json_option, show_json, wrap
 from singer_spark.errors import SettingsError, SingerSparkError
 from singer_spark.pipeline import (
     Pipeline,
@@ -75,7 +75,7 @@ def check(ctx: click.Context, /, *, pipelines: tuple[str, ...], as_json: bool) -
 
 def _check(path: Path, *, quiet: bool) -> list[Step]:
     if not quiet:
-        click.echo(click.style(path.stem, bold=True))
+        click.echo(click.style(cut(path.stem), bold=True))
     steps = []
     for step in _steps(path):
         steps.append(step)
@@ -90,7 +90,7 @@ def _show(step: Step) -> None:
         click.echo(f"{mark} {step.name}")
         click.echo(wrap(step.told))
     else:
-        click.echo(f"{mark} {cut(f'{step.name}: {step.told}'[:200])[:78]}")
+        click.echo(f"{mark} {cut(f'{step.name}: {step.told}', WIDTH - 2)}")
     for stream, row in step.rows.items():
         told = "no row" if row is None else json.dumps(row, ensure_ascii=False, default=str)
         click.echo(cut(f"    {stream}: {told}"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from singer_spark.cli.table import lay_out, show_json
+from singer_spark.cli.table import cut, lay_out, show_json
 
 HEAD = ("STREAM", "FROM", "TO", "ROWS")
 WIDTHS = (24, 21, 21)
@@ -27,7 +27,7 @@ def show_preview(streams: Sequence[Mapping[str, Any]], *, as_json: bool) -> None
         )
         for one in streams
     ]
-    fitted = [(*map(_fit, row, WIDTHS), row[-1]) for row in rows]
+    fitted = [(*map(cut, row, WIDTHS), row[-1]) for row in rows]
     for line in lay_out([HEAD, *fitted], right=(3,)):
         click.echo(line)
     known = [one["rows"] for one in streams if one.get("rows") is not None]
@@ -43,7 +43,3 @@ def _bound(one: Mapping[str, Any], end: str, otherwise: str) -> str:
         return otherwise
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return text.replace("T", " ").removesuffix("+00:00")
-
-
-def _fit(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"

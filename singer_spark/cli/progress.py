@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, final
 
 import click
 
+from singer_spark.cli.table import cut
 from singer_spark.runner import Display, PlainDisplay
 from singer_spark.runner.facts import StreamFacts
 
@@ -101,8 +102,9 @@ class LiveDisplay:
 
     def _find(self, name: str) -> Moving:
         if name not in self._tasks:
-            label = name if len(name) <= 24 else f"{name[:23]}…"
-            task = self._progress.add_task(label, total=None, rows="0", rate="0", commits="")
+            task = self._progress.add_task(
+                cut(name, 24), total=None, rows="0", rate="0", commits=""
+            )
             self._tasks[name] = Moving(task)
         return self._tasks[name]
 

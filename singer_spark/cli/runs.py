@@ -10,6 +10,7 @@ import click
 from singer_spark.cli.complete import complete_pipeline
 from singer_spark.cli.places import Place, find_place, find_places, state_option
 from singer_spark.cli.table import (
+    cut,
     json_option,
     lay_out,
     show_json,
@@ -95,8 +96,7 @@ def _row(run: Mapping[str, Any], *, one: bool) -> tuple[str, ...]:
     ends = ("-" if lag is None else tell_seconds(lag), str(run.get("exit_code", "?")))
     if one:
         return (*facts, _watermark(run), *ends)
-    name = str(run["pipeline"])
-    return (name if len(name) <= 20 else f"{name[:19]}…", *facts, *ends)
+    return (cut(str(run["pipeline"]), 20), *facts, *ends)
 
 
 def _changed(run: Mapping[str, Any]) -> str:

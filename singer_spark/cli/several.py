@@ -95,7 +95,7 @@ def show_outcomes(outcomes: Iterable[Outcome]) -> None:
     """Print a table of how the pipelines ended."""
     rows = [
         (
-            name,
+            cut(name, 40),
             tell_count(sum(result["records"] for result in results)) if not code else "-",
             tell_duration(sum(result["milliseconds"] for result in results)) if not code else "-",
             str(code),
@@ -103,7 +103,7 @@ def show_outcomes(outcomes: Iterable[Outcome]) -> None:
         for name, code, results in outcomes
     ]
     for line in lay_out([HEAD, *rows], right=(1, 2, 3)):
-        click.echo(cut(line))
+        click.echo(line)
 
 
 def _signal_in(events: Events) -> SingerSparkError | None:

@@ -9,7 +9,15 @@ import click
 
 from singer_spark.cli.complete import complete_pipeline
 from singer_spark.cli.places import state_option
-from singer_spark.cli.table import json_option, lay_out, show_json, tell_count, tell_duration, wrap
+from singer_spark.cli.table import (
+    cut,
+    json_option,
+    lay_out,
+    show_json,
+    tell_count,
+    tell_duration,
+    wrap,
+)
 from singer_spark.errors import SettingsError
 from singer_spark.health.metrics import write_metrics
 from singer_spark.health.report import Health
@@ -87,9 +95,8 @@ def show_healths(healths: Sequence[Health]) -> None:
 
 def _row(health: Health) -> tuple[str, ...]:
     last = health.last or {}
-    name = health.pipeline if len(health.pipeline) <= 24 else f"{health.pipeline[:23]}…"
     return (
-        name,
+        cut(health.pipeline, 24),
         health.word,
         str(last.get("started_at") or "never")[:16].replace("T", " "),
         tell_duration(int(last.get("milliseconds") or 0)) if last else "-",

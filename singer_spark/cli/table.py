@@ -32,9 +32,9 @@ def lay_out(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list
     ]
 
 
-def cut(line: str) -> str:
-    """Shorten a line to the width of a terminal."""
-    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+def cut(text: str, width: int = WIDTH) -> str:
+    """Shorten a text, to the width of a terminal unless told otherwise."""
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def wrap(text: str) -> str:

@@ -255,3 +255,34 @@ def test_help_is_enough_to_use_it(command):
     assert all(len(line) <= 80 for line in result.output.splitlines())
     options = re.findall(r"^  (-\S.*)$", text, re.MULTILINE)
     assert all(re.search(r"\s{2,}\S|^-\S+ [A-Z]+$|^--\S+$|^--\S+ \S+$", one) for one in options)
+
+
+class TestWidth:
+    LONG = "a-pipeline-whose-name-is-as-long-as-a-name-may-be-" + "x" * 70
+
+    @pytest.mark.parametrize(
+        "command",
+        [["runs"], ["runs", LONG], ["status"], ["check"], ["state", "list"], ["run", "a-*"],
+         ["run", LONG, "--dry-run"]],
+        ids=lambda command: " ".join(command)[:12],
+    )  # fmt: skip
+    def test_tables_fit_eighty_columns_whatever_is_in_them(self, command):
+        write_pipeline(self.LONG)
+        long = {"streams": [{"tap_stream_id": "s" * 200}]}
+        write("tap-fake", f"if '--discover' in sys.argv: print({json.dumps(long)!r}); sys.exit()\n")
+        record = {
+            "run_id": "r1",
+            "exit_code": 69,
+            "started_at": "2026-01-31T10:00:00.000+00:00",
+            "error": "e" * 30 + " word" * 50,
+            "records": 10**15,
+            "inserted": 10**15,
+            "milliseconds": 10**10,
+            "lag_seconds": 10**9,
+        }
+        save_run(create_state_store("lake/.singer-spark/state"), self.LONG, record)
+        result = invoke(*command)
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        assert result.stdout
+        lines = [line for line in result.stdout.splitlines() if not line.startswith("Planning: ")]
+        assert all(len(line) <= 80 for line in lines)

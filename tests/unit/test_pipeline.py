@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 
 import pytest
 
 from singer_spark.errors import SettingsError
-from singer_spark.pipeline import Alerts, find_pipeline, load_pipeline
+from singer_spark.pipeline import Alerts, load_pipeline
 from singer_spark.pipeline.document import parse_duration
 
 FULL = """
@@ -297,28 +296,3 @@ def test_a_schedule_is_a_crontab_line(load, cron):
 )
 def test_durations_have_units(text, seconds):
     assert parse_duration(text) == seconds
-
-
-def test_a_pipeline_is_found_by_path_or_by_name(tmp_path):
-    folder = tmp_path / "pipelines"
-    folder.mkdir()
-    (folder / "a.yml").touch()
-    (folder / "b.yaml").touch()
-    (tmp_path / "c.yml").touch()
-
-    assert find_pipeline("a", tmp_path) == folder / "a.yml"
-    assert find_pipeline("b", tmp_path) == folder / "b.yaml"
-    assert find_pipeline("c.yml", tmp_path) == tmp_path / "c.yml"
-    assert find_pipeline("pipelines/a.yml", tmp_path) == folder / "a.yml"
-    assert find_pipeline(str(folder / "a.yml"), Path("/")) == folder / "a.yml"
-
-
-def test_a_pipeline_not_found_lists_those_there_are(tmp_path):
-    with pytest.raises(SettingsError, match="holds none") as caught:
-        find_pipeline("x", tmp_path)
-    assert caught.value.exit_code == 78
-
-    (tmp_path / "pipelines").mkdir()
-    (tmp_path / "pipelines" / "orders.yml").touch()
-    with pytest.raises(SettingsError, match="there are orders"):
-        find_pipeline("x", tmp_path)
