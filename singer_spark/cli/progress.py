@@ -75,6 +75,12 @@ class LiveDisplay:
         self._progress = progress
         self._tasks: dict[str, Moving] = {}
 
+    def begin(self, pipeline: str) -> None:
+        """Leave the lines of an earlier run behind."""
+        self.finish()
+        self._tasks.clear()
+        self.say(f"Running: {pipeline}")
+
     def say(self, line: str) -> None:
         """Print a line above the moving ones."""
         self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)

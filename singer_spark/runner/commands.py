@@ -30,6 +30,7 @@ class Job:
     pipeline: Pipeline
     run_id: str
     folder: Path
+    quiet: bool = False  # both sides log problems only, unless somebody asked otherwise
 
     @property
     def env(self) -> dict[str, str]:
@@ -39,12 +40,8 @@ class Job:
             "SINGER_SPARK_RUN_ID": self.run_id,
             REPORT_FILE: str(self.report_file),
         }
-        return {**os.environ, **names}
-
-    @property
-    def quiet_env(self) -> dict[str, str]:
-        """Ask both sides to log problems only, unless somebody asked otherwise."""
-        return {"LOGLEVEL": "WARNING", **self.env}
+        level = {"LOGLEVEL": "WARNING"} if self.quiet else {}
+        return {**level, **os.environ, **names}
 
     @property
     def report_file(self) -> Path:
@@ -93,7 +90,7 @@ def transfer_all(job: Job, transfer: Transfer, commands: Commands, start: Start)
 
 def catalog_of(job: Job, children: Children, tap: Command) -> dict[str, Any]:
     """Discover what the tap offers, the pipeline's streams selected."""
-    catalog = _discover(job, children, tap)
+    catalog = ask_tap(job, children, tap, "--discover")
     streams = job.pipeline.streams or stream_ids(catalog)
     return select_streams(catalog, streams)
 
@@ -106,16 +103,17 @@ def with_file(job: Job, command: Command, option: str, value: Mapping[str, Any])
     return replace(command, argv=(*command.argv, option, str(path)))
 
 
-def _discover(job: Job, children: Children, tap: Command) -> Any:
-    path = job.folder / "discovered.json"
+def ask_tap(job: Job, children: Children, tap: Command, question: str) -> Any:
+    """Let the tap answer a question, such as --discover, in JSON."""
+    path = job.folder / f"answer{question}.json"
     with path.open("xb") as output:
         pipes = {"stdin": subprocess.DEVNULL, "stdout": output}
-        child = children.start(tap.name, (*tap.argv, "--discover"), env=job.env, **pipes)
+        child = children.start(tap.name, (*tap.argv, question), env=job.env, **pipes)
     children.await_success(child)
     try:
         return json.loads(path.read_bytes())
     except ValueError:
-        raise ProtocolError(f"{tap.name} --discover printed no JSON; try it by hand") from None
+        raise ProtocolError(f"{tap.name} {question} printed no JSON; try it by hand") from None
 
 
 def _private_file(path: Path) -> IO[str]:

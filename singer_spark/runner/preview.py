@@ -5,15 +5,13 @@ Our own tap answers `--plan`; of any other its streams and bookmarks are told.
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
 from singer_spark.errors import ProtocolError
 from singer_spark.pipeline import Pipeline
-from singer_spark.runner.commands import Job, catalog_of, find_command, with_file
+from singer_spark.runner.commands import Job, ask_tap, catalog_of, find_command, with_file
 from singer_spark.runner.files import FileBook
 from singer_spark.runner.options import RunOptions
 from singer_spark.runner.probe import workshop
@@ -55,23 +53,18 @@ def preview_run(
     with workshop(start.pipeline) as (job, children):
         told = with_file(job, tap, "--config", start.pipeline.tap.config)
         if Path(pipeline.tap.command).name == OUR_TAP:
-            return _ask_tap(job, children, told, start)
+            return _from_tap(job, children, told, start)
         return _from_catalog(catalog_of(job, children, told), start.state)
 
 
-def _ask_tap(job: Job, children: Children, tap: Command, start: Start) -> list[dict[str, Any]]:
+def _from_tap(job: Job, children: Children, tap: Command, start: Start) -> list[dict[str, Any]]:
     if start.pipeline.streams:
         tap = with_file(job, tap, "--catalog", catalog_of(job, children, tap))
     if start.state:
         tap = with_file(job, tap, "--state", start.state)
-    path = job.folder / "plan.json"
-    with path.open("xb") as output:
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": output}
-        child = children.start(tap.name, (*tap.argv, "--plan"), env=job.quiet_env, **pipes)
-    children.await_success(child)
     try:
-        streams: list[dict[str, Any]] = json.loads(path.read_bytes())["streams"]
-    except (ValueError, KeyError, TypeError):
+        streams: list[dict[str, Any]] = ask_tap(job, children, tap, "--plan")["streams"]
+    except (KeyError, TypeError):
         raise ProtocolError(f"{tap.name} --plan printed no plan; try it by hand") from None
     return streams
 

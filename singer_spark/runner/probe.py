@@ -63,7 +63,7 @@ def sample_source(pipeline: Pipeline) -> Mapping[str, Any]:
         samples = Samples(stream_ids(catalog))
         told = with_file(job, told, "--catalog", catalog)
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
-        child = children.start(told.name, told.argv, env=job.quiet_env, **pipes)
+        child = children.start(told.name, told.argv, env=job.env, **pipes)
         children.watch(child)
         child.read_with(samples.read, child.process.stdout)
         until = time.monotonic() + SAMPLE_SECONDS
@@ -83,7 +83,7 @@ def start_target(pipeline: Pipeline) -> None:
     with workshop(pipeline) as (job, children):
         told = with_file(job, target, "--config", pipeline.target.config)
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        child = children.start(told.name, told.argv, env=job.quiet_env, **pipes)
+        child = children.start(told.name, told.argv, env=job.env, **pipes)
         children.await_success(child)
 
 
@@ -96,4 +96,4 @@ def workshop(pipeline: Pipeline) -> Iterator[tuple[Job, Children]]:
         caught_signals(events),
         Children(events, timeout=pipeline.timeout) as children,
     ):
-        yield Job(pipeline=pipeline, run_id=new_run_id(), folder=Path(folder)), children
+        yield Job(pipeline=pipeline, run_id=new_run_id(), folder=Path(folder), quiet=True), children

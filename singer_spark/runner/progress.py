@@ -15,6 +15,9 @@ class Display(Protocol):
 
     interval: float  # seconds between two looks
 
+    def begin(self, pipeline: str) -> None:
+        """Show that a run begins."""
+
     def say(self, line: str) -> None:
         """Show a line that stays."""
 
@@ -30,6 +33,11 @@ class PlainDisplay:
         self.say = say
         self.interval = interval
         self._told: dict[str, int] = {}
+
+    def begin(self, pipeline: str) -> None:
+        """Tell that a run begins."""
+        self._told.clear()
+        self.say(f"Running: {pipeline}")
 
     def show(self, streams: Mapping[str, StreamFacts]) -> None:
         """Tell the streams that moved."""

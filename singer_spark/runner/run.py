@@ -52,7 +52,7 @@ def run_pipeline(
     """Run a pipeline once."""
     options, display = options or RunOptions(), display or PlainDisplay()
     options.check()
-    display.say(f"Running: {pipeline.name}")
+    display.begin(pipeline.name)
     events: Events = SimpleQueue()
     record = _new_record(pipeline)
     opened: AbstractContextManager[Book] = (

@@ -21,6 +21,14 @@ for line in sys.stdin:
     if message["type"] == "STATE":
         say(**message["value"])
 """
+STATE = {
+    "bookmarks": {"a": {"replication_key_value": 1}, "b": {"replication_key_value": 2}},
+    "x": 1,
+}
+SPY = """
+given = open(option("--state")).read() if option("--state") else "none"
+note(json.dumps({"state": given, "config": json.load(open(option("--config")))}))
+"""
 PIPELINE = """\
 name: {name}
 source: {{tap: tap-fake, config: {{password: '${{SECRET_OF_TAP}}'}}}}

@@ -11,16 +11,7 @@ from click.testing import CliRunner
 from singer_spark.cli import main
 from singer_spark.state import PipelineState, create_state_store
 from singer_spark.state.runs import list_runs
-from tests.support.shop import TAP, make_folder, write, write_pipeline
-
-STATE = {
-    "bookmarks": {"a": {"replication_key_value": 1}, "b": {"replication_key_value": 2}},
-    "x": 1,
-}
-SPY = """
-given = open(option("--state")).read() if option("--state") else "none"
-note(json.dumps({"state": given, "config": json.load(open(option("--config")))}))
-"""
+from tests.support.shop import SPY, STATE, TAP, make_folder, write, write_pipeline
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,8 @@ from singer_spark.state import PipelineState, create_state_store
 from singer_spark.state.runs import list_runs
 from tests.support.bench import FOREVER, is_running
 from tests.support.shop import (
+    SPY,
+    STATE,
     TAP,
     await_pids,
     finish,
@@ -27,15 +29,6 @@ from tests.support.shop import (
     write,
     write_pipeline,
 )
-
-STATE = {
-    "bookmarks": {"a": {"replication_key_value": 1}, "b": {"replication_key_value": 2}},
-    "x": 1,
-}
-SPY = """
-given = open(option("--state")).read() if option("--state") else "none"
-note(json.dumps({"state": given, "config": json.load(open(option("--config")))}))
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -119,6 +112,7 @@ class TestUntilComplete:
 
         assert result.output.endswith("Done! 5 records in 1 stream(s) by 4 runs\n  a: 5\n")
         assert store().get("orders").run_count == 4
+        assert result.output.count("a: 2 records...\n") == 2
 
     def test_with_files_the_state_goes_round_and_each_run_is_a_line(self):
         write("tap-fake", self.LIMITED)
