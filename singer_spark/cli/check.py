@@ -40,7 +40,7 @@ class Step(NamedTuple):
     rows: dict[str, Any] = {}
 
 
-@click.command()
+@click.command(short_help="Try everything that a run needs.")
 @click.argument("pipelines", metavar="[PIPELINE]...", nargs=-1, shell_complete=complete_pipeline)
 @json_option
 @click.pass_context

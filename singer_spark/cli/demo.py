@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 
-@click.command()
+@click.command(short_help="Load an embedded example, change it, load the change.")
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),

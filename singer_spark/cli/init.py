@@ -16,7 +16,7 @@ from singer_spark.state.documents import PIPELINE_NAME
 NONE = "none"
 
 
-@click.command()
+@click.command(short_help="Write a pipeline file.")
 @click.argument("name", required=False)
 @click.option("--source", "url", metavar="URL",
               help="Such as postgresql://user@host/shop, jdbc:…, csv:FOLDER.")  # fmt: skip

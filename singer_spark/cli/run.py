@@ -30,7 +30,7 @@ from singer_spark.runner.preview import preview_run
 path_type = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(short_help="Run a pipeline, or several.")
 @click.argument("pipelines", metavar="PIPELINE...", nargs=-1, required=True,
                 shell_complete=complete_pipeline)  # fmt: skip
 @click.option("--full", is_flag=True, help="Start afresh; the old state stays until success.")

@@ -26,7 +26,7 @@ from singer_spark.state.runs import list_runs
 FACTS = ("STARTED (UTC)", "TOOK", "RECORDS", "CHANGED")
 
 
-@click.command()
+@click.command(short_help="List the last runs, of one pipeline or of all.")
 @click.argument("pipeline", required=False, shell_complete=complete_pipeline)
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N",
               help="Show the newest N.")  # fmt: skip

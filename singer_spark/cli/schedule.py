@@ -17,7 +17,7 @@ from singer_spark.pipeline import Pipeline, find_pipelines, list_pipeline_files,
 from singer_spark.pipeline.cron import next_due, to_calendar
 
 
-@click.command()
+@click.command(short_help="Print lines for a crontab, units for systemd.")
 @click.argument("pipelines", metavar="[PIPELINE]...", nargs=-1, shell_complete=complete_pipeline)
 @click.option("--format", "kind", type=click.Choice(["cron", "systemd", "both"]), default="both",
               show_default=True, help="What to print.")  # fmt: skip

@@ -32,7 +32,7 @@ HEAD = ("PIPELINE", "HEALTH", "LAST RUN (UTC)", "TOOK", "RECORDS", "LAG")
 file_type = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(short_help="Tell how pipelines are doing.")
 @click.argument("pipelines", metavar="[PIPELINE]...", nargs=-1, shell_complete=complete_pipeline)
 @click.option("--html", type=file_type, metavar="FILE", help="Write the dashboard, one page.")
 @click.option("--metrics", type=file_type, metavar="FILE", help="Write OpenMetrics for a scraper.")

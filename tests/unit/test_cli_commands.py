@@ -257,6 +257,12 @@ def test_help_is_enough_to_use_it(command):
     assert all(re.search(r"\s{2,}\S|^-\S+ [A-Z]+$|^--\S+$|^--\S+ \S+$", one) for one in options)
 
 
+def test_the_list_of_commands_tells_each_in_one_line():
+    listed = invoke("--help").output
+    assert "..." not in listed.partition("Commands:")[2]
+    assert len(listed.partition("Commands:")[2].splitlines()) == 1 + len(main.commands)
+
+
 class TestWidth:
     LONG = "a-pipeline-whose-name-is-as-long-as-a-name-may-be-" + "x" * 70
 
