@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import data, measure
+from benchmarks import data, measure, reading
+from tests.support.tap import Postgres
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 MILLION = 1_000_000
 
 
@@ -41,8 +40,6 @@ def _loaded(folder: Path, target: list[str], rows: int) -> measure.Measured:
 
 def tap(folder: Path, rows: int, sdk_rows: int) -> None:
     """A table out of PostgreSQL, against a SQL tap of the SDK."""
-    from tests.support.tap import Postgres
-
     server = Postgres()
     try:
         server.run(data.TABLE.format(rows=rows))
@@ -91,13 +88,19 @@ def _sdk_catalog(folder: Path, url: str) -> str:
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("what", nargs="*", choices=["target", "tap"], default=["target", "tap"])
+    parser.add_argument("what", nargs="*", choices=[*MEASURED], default=["target", "tap"])
     parser.add_argument("--rows", type=int, default=MILLION)
     parser.add_argument("--sdk-rows", type=int, default=50_000)
     options = parser.parse_args()
     for name in options.what:
         with tempfile.TemporaryDirectory() as folder:
-            {"target": target, "tap": tap}[name](Path(folder), options.rows, options.sdk_rows)
+            MEASURED[name](Path(folder), options.rows, options.sdk_rows)
 
 
+MEASURED = {
+    "target": target,
+    "tap": tap,
+    "incremental": reading.incremental,
+    "connections": reading.connections,
+}
 main()

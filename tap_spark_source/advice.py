@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from tap_spark_source.plan import ReadPlan
-from tap_spark_source.table import Index, Table
+from tap_spark_source.table import Column, Index, Table
 
 
 def advice(plan: ReadPlan) -> Iterator[str]:
@@ -16,7 +15,7 @@ def advice(plan: ReadPlan) -> Iterator[str]:
         return
     if plan.window is not None and plan.key is not None:
         first = plan.key.parts[0]
-        if not any(_begins_with(index, first.name) for index in indexes):
+        if not any(_serves(index, first, table) for index in indexes):
             yield (
                 f"no index begins with the replication key {first.name}: every run reads the whole "
                 f"of {table.label}; create one"
@@ -35,13 +34,10 @@ def advice(plan: ReadPlan) -> Iterator[str]:
         )
 
 
-def _begins_with(index: Index, name: str) -> bool:
-    return _plain(index.columns[0]) == _plain(name)
-
-
-def _plain(expression: str) -> str:
-    """Write an expression in one of the ways in which it can be written."""
-    return re.sub(r'[\s()"`]|::\w+', "", expression).lower()
+def _serves(index: Index, part: Column, table: Table) -> bool:
+    """Say whether an index may begin with the key; expressions have more than one spelling."""
+    first = index.columns[0]
+    return first == part.name if part.sql is None else table.column(first) is None
 
 
 def _is_unique(table: Table, indexes: tuple[Index, ...], names: tuple[str, ...]) -> bool:

@@ -15,6 +15,7 @@ from singer_spark.report import report
 from tap_spark_source import messages
 from tap_spark_source.advice import advice
 from tap_spark_source.described import DescribedStream, json_schema
+from tap_spark_source.preview import preview
 from tap_spark_source.reading import Reading, open_reading
 from tap_spark_source.sources import source_errors
 from tap_spark_source.ways import Piece, pieces
@@ -29,12 +30,12 @@ class SparkStream(DescribedStream):
 
     @override
     def _generate_schema_messages(self) -> Generator[SchemaMessage, None, None]:
-        plan = self.plan
+        plan, names = self.plan, filter(None, [self.name, self._late_name])
         if self.takes_sdk_path:
             yield from super()._generate_schema_messages()
             return
         known = self._entry.schema.to_dict().get("properties", {}) if self._entry else {}
-        for name in filter(None, [self.name, self._late_name]):
+        for name in names:
             yield SchemaMessage(
                 name,
                 json_schema(plan.columns, known=known),
@@ -76,6 +77,11 @@ class SparkStream(DescribedStream):
         """Do nothing: the state is complete when the stream is."""
 
     # Records
+
+    def preview(self) -> dict[str, Any]:
+        """Describe what this run would read."""
+        with source_errors(self._tap.settings, self.name):
+            return preview(self._tap.source, self.plan)
 
     @override
     def get_batch_config(self, config: Mapping[str, Any]) -> None:

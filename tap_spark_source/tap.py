@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -104,8 +105,9 @@ class TapSparkSource(SparkPlugin, Tap):
         config: _ConfigInput | None = None,
         state: str | None = None,
         catalog: str | None = None,
+        plan: bool = False,
     ) -> None:
-        """Sync, with the state and the catalog of the named files."""
+        """Sync, or tell what a sync would read, with the state and catalog of the named files."""
         if about:
             cls.print_about(about_format)
             sys.exit(0)
@@ -116,7 +118,15 @@ class TapSparkSource(SparkPlugin, Tap):
             catalog=read_json_object(catalog, "catalog") if catalog else None,
             parse_env_config=config.parse_env,
         )
-        tap.sync_all()
+        if plan:
+            click.echo(json.dumps({"streams": tap.previews()}, indent=2))
+        else:
+            tap.sync_all()
+
+    def previews(self) -> list[dict[str, Any]]:
+        """Describe the reads of the selected streams."""
+        streams = cast("dict[str, SparkStream]", self.streams)
+        return [stream.preview() for stream in streams.values() if stream.selected]
 
     @override
     @classmethod
@@ -126,6 +136,8 @@ class TapSparkSource(SparkPlugin, Tap):
             # The SDK would open the files itself, and end with another code where it cannot.
             if option.name in ("state", "catalog"):
                 option.type = click.STRING
+        text = "Tell what a run would read, as JSON, and read nothing."
+        command.params.append(click.Option(["--plan"], is_flag=True, help=text))
         return command
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from singer_spark.errors import StateError
 from singer_spark.report import report
 from tap_spark_source.bookmark import to_mark
-from tap_spark_source.key import Key, Range
+from tap_spark_source.key import Range
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.sources import Source
 from tap_spark_source.ways.piece import Piece
@@ -29,7 +29,9 @@ def pieces(source: Source, plan: ReadPlan, *, version: int) -> Iterator[Piece]:
         yield Piece(frame=source.frame(plan), bookmark=rest, version=version, is_last=True)
         return
     _announce(plan)
-    whole, version = _resumed(source, plan, key, version)
+    whole = rest_of(source, plan)
+    if whole.low is not None:
+        version = int(plan.bookmark[RESUME]["version"])
     survey = look_ahead(source, plan, key, whole)
     nulls = key.is_nullable and whole.low is None
     for part in slices(source, plan, key, whole, survey=survey):
@@ -55,14 +57,14 @@ def _is_small(plan: ReadPlan) -> bool:
     return RESUME not in plan.bookmark and most is not None and most <= limit
 
 
-def _resumed(source: Source, plan: ReadPlan, key: Key, version: int) -> tuple[Range, int]:
-    """Return what is still to be read, and the version that it belongs to."""
-    marker = plan.bookmark.get(RESUME)
-    if marker is None:
-        return Range(), version
+def rest_of(source: Source, plan: ReadPlan) -> Range:
+    """Return what an interrupted load has left, or everything."""
+    marker, key = plan.bookmark.get(RESUME), plan.key
+    if marker is None or key is None:
+        return Range()
     try:
-        mark = to_mark(source.spark, key, key.from_json(marker["key"]))
-        return Range().beyond(mark), int(marker["version"])
+        int(marker["version"])
+        return Range().beyond(to_mark(source.spark, key, key.from_json(marker["key"])))
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(
             f"{plan.table.stream}: the bookmark's {RESUME} does not fit the key {key.label}; "

@@ -148,7 +148,10 @@ class OpenWindow:
         """Tell what the look ahead shows: how much will come, and what looks wrong."""
         plan, rows = self.plan, survey.seen_rows
         is_all = plan.where is None and plan.sample is None and self.start is None
-        report("expected", self.stream, rows=max(rows, plan.table.rows or 0) if is_all else rows)
+        # One row only says that there is one: the next mark is far.
+        expected = max(rows, plan.table.rows or 0) if is_all else rows
+        if expected > 1:
+            report("expected", self.stream, rows=expected)
         if survey.highest is None:
             self._warn_if_ahead()
             return

@@ -63,6 +63,11 @@ def run_tap(config: dict, *, state: dict | None = None, catalog: dict | None = N
     return Output(messages=messages, text=text)
 
 
+def previews(config: dict, *, state: dict | None = None) -> list[dict]:
+    """Return what a run would read."""
+    return TapSparkSource(config=dict(config), state=state).previews()
+
+
 def discover(config: dict) -> dict:
     """Return the catalog of a discovery, by way of its JSON."""
     tap = TapSparkSource(config=dict(config), setup_mapper=False)

@@ -1,0 +1,40 @@
+"""Lake tables in slices: cut where statistics help, in one piece where they cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.tap import run_tap
+
+ROWS = """
+select cast(id as int) as id, if(id % 10 = 9, null, timestamp_micros(id div 3)) as at,
+  concat('k', id div 2) as code, cast(concat('b', id) as binary) as raw from range(60)
+"""
+
+
+def config(folder, kind: str, key) -> dict:
+    return {
+        "source_url": f"{kind}:{folder}",
+        "slice_rows": 10,
+        "stream_options": {"t": {"replication_key": key}},
+    }
+
+
+@pytest.mark.parametrize("key", ["at", "raw", ["code", "id"], "coalesce(at, date'2024-01-01')"])
+def test_a_lake_table_is_cut_along_any_key(spark, tmp_path, key):
+    spark.sql(ROWS).write.parquet(f"{tmp_path}/t")
+    output = run_tap(config(tmp_path, "parquet", key))
+    assert sorted(record["id"] for record in output.records()) == list(range(60))
+    states = output.of("STATE")
+    assert len(states) > 3
+    rest = run_tap(config(tmp_path, "parquet", key), state=states[2]["value"])
+    assert 10 <= len(rest.records()) < 60
+    assert rest.state == output.state
+
+
+def test_text_files_are_read_in_one_piece(spark, tmp_path):
+    spark.sql(ROWS).drop("raw").write.json(f"{tmp_path}/t")
+    output = run_tap(config(tmp_path, "json", "code"))
+    assert len(output.records()) == 60
+    assert len(output.of("STATE")) == 1
+    assert output.bookmark("t")["replication_key_value"] == "k9"
