@@ -158,6 +158,8 @@ class DescribedStream(Stream):
     def _bookmark(self, new: Any) -> Mapping[str, Any]:
         """Return the stream's bookmark; one of another key starts afresh."""
         found = dict(self.stream_state)
+        if self._tap.settings.has_window:
+            return found
         for marker in _SDK_MARKERS:
             found.pop(marker, None)
         old = found.get("replication_key")

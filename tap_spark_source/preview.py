@@ -12,12 +12,13 @@ from tap_spark_source.slicing import Slice
 from tap_spark_source.sources import Source
 from tap_spark_source.ways import full_table, incremental
 from tap_spark_source.ways.slices import look_ahead
+from tap_spark_source.window import Window
 
 
 def preview(source: Source, plan: ReadPlan) -> dict[str, Any]:
     """Describe the read of a stream: method, key, the window's ends and about how many rows."""
     if plan.window is not None and plan.key is not None:
-        return _incremental(source, plan, plan.key)
+        return _incremental(source, plan, plan.window, plan.key)
     return _full_table(source, plan)
 
 
@@ -32,8 +33,8 @@ def _full_table(source: Source, plan: ReadPlan) -> dict[str, Any]:
     return {**found, "low": None, "high": None, "rows": rows}
 
 
-def _incremental(source: Source, plan: ReadPlan, key: Key) -> dict[str, Any]:
-    opened = incremental.open_window(source, plan)
+def _incremental(source: Source, plan: ReadPlan, window: Window, key: Key) -> dict[str, Any]:
+    opened = incremental.open_window(source, plan, window, key)
     whole = opened.whole
     highest = look_ahead(source, plan, key, whole, top=whole).highest
     if highest is not None and opened.end is None:

@@ -33,6 +33,14 @@ class Column:
     origin: str | None = None
     is_nullable: bool = True
 
+    def asked(self, expression: str) -> str:
+        """Return what a database is asked for, of what stands for the column there."""
+        return (self.read or "{}").replace("{}", expression)
+
+    def parsed(self, expression: str) -> str:
+        """Return the Spark SQL of the value, of what stands for the column in a frame."""
+        return (self.parse or "{}").replace("{}", expression)
+
     @property
     def is_time(self) -> bool:
         """Say whether the values are points in time."""

@@ -97,13 +97,9 @@ def describe_column(
 
 def mark_texts(key: Key, names: Sequence[str]) -> list[str]:
     """Return the Spark SQL that writes the parts of a key, found under other names, as a mark."""
-    parsed = [
-        (part.parse or "{}").replace("{}", name)
-        for part, name in zip(key.parts, names, strict=True)
-    ]
     return [
-        f"{mark_text(value, part.datatype)} as k{number}"
-        for number, (part, value) in enumerate(zip(key.parts, parsed, strict=True))
+        f"{mark_text(part.parsed(name), part.datatype)} as k{number}"
+        for number, (part, name) in enumerate(zip(key.parts, names, strict=True))
     ]
 
 

@@ -77,8 +77,7 @@ class FileSource(Source):
     @override
     def frame(self, plan: ReadPlan, piece: Slice | None = None) -> DataFrame:
         items = (
-            f"{(column.parse or '{}').replace('{}', expression_of(_SPARK, column))} as "
-            f"{quote(column.name)}"
+            f"{column.parsed(expression_of(_SPARK, column))} as {quote(column.name)}"
             for column in plan.columns
         )
         return self._filtered(plan, piece).selectExpr(*items)

@@ -83,9 +83,9 @@ class JdbcSource(Source):
         bare = Column(name=expression, datatype="", schema={}, sql=expression)
         with source_errors(self._settings, table.stream):
             (field,) = self._select(table, [bare], conditions=[NOTHING]).schema.fields
-        reading = self._dialect.reading_of(field.dataType.simpleString())
-        reread = replace(bare, read=reading.read, parse=reading.parse)
-        (field,) = self._select(table, [reread], conditions=[NOTHING]).schema.fields
+            reading = self._dialect.reading_of(field.dataType.simpleString())
+            exact = replace(bare, read=reading.read, parse=reading.parse)
+            (field,) = self._select(table, [exact], conditions=[NOTHING]).schema.fields
         column = describe_column(
             field, singer_decimal=self._settings.singer_decimal, reading=reading
         )
@@ -111,12 +111,11 @@ class JdbcSource(Source):
             KeyNames.in_table(self._dialect, key), self._name(plan.table), plan.where, reach
         )
         names = KeyNames.in_query(self._dialect, key).names
-        reads = [_filled(part.read, name) for part, name in zip(key.parts, names, strict=True)]
-        items = ", ".join(f"{read} as k{number}" for number, read in enumerate(reads))
-        rows = self._load(f"select n, {items} from ({query}) s").selectExpr(
-            "n", *(mark_texts(key, [f"k{number}" for number in range(len(names))]))
-        )
-        found = rows.toArrow()
+        asked = [part.asked(name) for part, name in zip(key.parts, names, strict=True)]
+        items = ", ".join(f"{item} as k{number}" for number, item in enumerate(asked))
+        rows = self._load(f"select n, {items} from ({query}) s")
+        texts = mark_texts(key, [f"k{number}" for number in range(len(names))])
+        found = rows.selectExpr("n", *texts).toArrow()
         columns = [found.column(place).to_pylist() for place in range(1, found.num_columns)]
         numbers = map(int, found.column(0).to_pylist())
         marks = dict(zip(numbers, zip(*columns, strict=True), strict=True))
@@ -143,8 +142,7 @@ class JdbcSource(Source):
         """Select columns; with predicates one connection each, which name the key as we do."""
         quote_there = self._dialect.quote
         items = [
-            f"{_filled(column.read, expression_of(self._dialect, column))} as "
-            f"{quote_there(column.name)}"
+            f"{column.asked(expression_of(self._dialect, column))} as {quote_there(column.name)}"
             for column in columns
         ]
         if along is not None:
@@ -153,10 +151,7 @@ class JdbcSource(Source):
             items += [f"{name} as {alias}" for name, alias in zip(outside, inside, strict=True)]
         query = f"select {', '.join(items)} from {self._name(table)}{where_of(conditions)}"
         return self._load(query, predicates).selectExpr(
-            *(
-                f"{_filled(column.parse, quote(column.name))} as {quote(column.name)}"
-                for column in columns
-            )
+            *(f"{column.parsed(quote(column.name))} as {quote(column.name)}" for column in columns)
         )
 
     def _name(self, table: Table) -> str:
@@ -237,7 +232,3 @@ class JdbcSource(Source):
             )
             for field, row, reading in zip(fields, rows, readings, strict=True)
         )
-
-
-def _filled(template: str | None, expression: str) -> str:
-    return (template or "{}").replace("{}", expression)

@@ -18,6 +18,6 @@ __all__ = ["Piece", "pieces"]
 
 def pieces(source: Source, plan: ReadPlan, *, version: int) -> Iterator[Piece]:
     """Read a stream in the way that its plan asks for."""
-    if plan.window is not None:
-        return incremental.pieces(source, plan)
+    if plan.window is not None and plan.key is not None:
+        return incremental.pieces(source, plan, plan.window, plan.key)
     return full_table.pieces(source, plan, version=version)

@@ -25,10 +25,10 @@ def pieces(source: Source, plan: ReadPlan, *, version: int) -> Iterator[Piece]:
     """Yield the slices of a table, or the table as one piece where it cannot be cut."""
     rest = {name: value for name, value in plan.bookmark.items() if name != RESUME}
     key = plan.key if source.can_slice else None
+    _announce(plan)
     if key is None or _is_small(plan):
         yield Piece(frame=source.frame(plan), bookmark=rest, version=version, is_last=True)
         return
-    _announce(plan)
     whole = rest_of(source, plan)
     if whole.low is not None:
         version = int(plan.bookmark[RESUME]["version"])

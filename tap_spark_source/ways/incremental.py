@@ -13,6 +13,7 @@ from tap_spark_source.key import Edge, Key, Mark, Range
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.slicing import Slice, Survey, is_heap
 from tap_spark_source.sources import Source
+from tap_spark_source.ways.full_table import RESUME
 from tap_spark_source.ways.piece import Late, Piece
 from tap_spark_source.ways.slices import look_ahead, slices
 from tap_spark_source.window import Window, bad_bound
@@ -20,9 +21,9 @@ from tap_spark_source.window import Window, bad_bound
 logger = logging.getLogger("tap-spark-source")
 
 
-def pieces(source: Source, plan: ReadPlan) -> Iterator[Piece]:
+def pieces(source: Source, plan: ReadPlan, window: Window, key: Key) -> Iterator[Piece]:
     """Yield first what lies below the bookmark, then the slices from the bookmark on."""
-    opened = open_window(source, plan)
+    opened = open_window(source, plan, window, key)
     opened.refuse_nulls()
     if opened.window.is_fixed:
         yield from opened.inside()
@@ -31,11 +32,8 @@ def pieces(source: Source, plan: ReadPlan) -> Iterator[Piece]:
     yield from opened.above()
 
 
-def open_window(source: Source, plan: ReadPlan) -> OpenWindow:
+def open_window(source: Source, plan: ReadPlan, window: Window, key: Key) -> OpenWindow:
     """Turn the values that a window was given into those of the source."""
-    window, key = plan.window, plan.key
-    if window is None or key is None:
-        raise AssertionError("an incremental read has a window along a key")
     marks: list[Mark | None] = []
     for values in (window.start, window.end):
         try:
@@ -113,17 +111,19 @@ class OpenWindow:
         counted = whole.beyond(start) if start and self.window.from_bookmark else whole
         survey = look_ahead(source, plan, self.key, counted, top=whole)
         self._announce(survey)
-        nulls = self.takes_nulls
+        nulls, bookmark = self.takes_nulls, dict(plan.bookmark)
+        # What a full read of earlier left half done is no concern of this one.
+        bookmark.pop(RESUME, None)
         if survey.highest is None:
             frame = source.frame(plan, Slice(ranges=(), with_nulls=True)) if nulls else None
-            yield Piece(frame=frame, bookmark=plan.bookmark, is_last=True)
+            yield Piece(frame=frame, bookmark=bookmark, is_last=True)
             return
         for part in slices(source, plan, self.key, whole.up_to(survey.highest), survey=survey):
             value = self.key.to_json(part.end or survey.highest)
             yield Piece(
                 frame=source.frame(plan, replace(part.piece, with_nulls=nulls)),
                 bookmark={
-                    **plan.bookmark,
+                    **bookmark,
                     "replication_key": self.key.name,
                     "replication_key_value": value,
                 },

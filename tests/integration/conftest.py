@@ -12,3 +12,13 @@ def server(spark):
     found = Postgres()
     yield found
     found.stop()
+
+
+@pytest.fixture(scope="module")
+def database(server, request):
+    """A database with what the module's SCHEMA creates, one statement after the other."""
+    fresh = server.fresh(request.module.__name__.rpartition("test_")[2])
+    for statement in request.module.SCHEMA.split(";\n"):
+        if statement.strip():
+            fresh.run(statement, autocommit=True)
+    return fresh

@@ -32,20 +32,8 @@ insert into ties select n, '2024-01-01' from generate_series(1, 50) n;
 STREAM = "public-events"
 
 
-@pytest.fixture(scope="module")
-def database(server):
-    fresh = server.fresh("keys")
-    fresh.run(SCHEMA)
-    return fresh
-
-
 def config(database: Postgres, table: str = "events", settings: dict | None = None, **options):
-    return {
-        **database.config,
-        "tables": [f"public.{table}"],
-        "stream_options": {"*": options},
-        **(settings or {}),
-    }
+    return database.reads(table, settings=settings, **options)
 
 
 def state_of(key, value) -> dict:
@@ -169,6 +157,19 @@ def test_a_key_that_cannot_be_one_is_named(database, key, error, reason):
 def test_a_bookmark_of_another_type_is_one_clear_line(database, key, value):
     with pytest.raises(StateError, match=f"{STREAM}: the bookmark .*correct replication_key"):
         run_tap(config(database, replication_key=key), state=state_of(key, value))
+
+
+def test_streams_before_a_bad_one_keep_their_state(database):
+    bad = {"replication_key": "at", "replication_key_value": "no time"}
+    tables = {"tables": ["public.events", "public.plain"]}
+    output = run_tap(
+        {**config(database, replication_key="at"), **tables},
+        state={"bookmarks": {"public-plain": bad}},
+        fails=StateError,
+    )
+    assert ids(output, STREAM) == list(range(1, 11))
+    assert output.bookmark(STREAM)["replication_key_value"] == "2024-01-01T10:00:00.000000+00:00"
+    assert output.bookmark("public-plain") == bad
 
 
 def test_a_list_key_is_compared_in_order_and_starts_anywhere(database):

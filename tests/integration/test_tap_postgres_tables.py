@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from singer_spark.errors import SettingsError, SourceError
-from tests.support.tap import Postgres, discover, entry_of, metadata_of, run_tap
+from tests.support.tap import discover, entry_of, metadata_of, run_tap
 
 SCHEMA = """
 create table orders (id int primary key, at timestamptz, ts timestamp, day date, amount numeric,
@@ -23,21 +23,6 @@ create schema "Odd Schema";
 create table "Odd Schema"."Odd-Table" ("a b" int, "c""d" text, primary key ("c""d", "a b"));
 insert into "Odd Schema"."Odd-Table" values (1, 'x');
 """
-
-
-@pytest.fixture(scope="module")
-def database(server):
-    fresh = server.fresh("tables")
-    fresh.run(SCHEMA)
-    return fresh
-
-
-def config(database: Postgres, *tables: str, **options) -> dict:
-    return {
-        **database.config,
-        "tables": [f"public.{table}" for table in tables],
-        "stream_options": {"*": options},
-    }
 
 
 def test_discovery_knows_views_partitions_and_keys_in_their_order(database):
@@ -68,7 +53,7 @@ def test_odd_names_partitions_and_views_are_read(database):
 
 def test_discovery_of_named_tables_lists_no_others(database):
     start = len(database.log())
-    discover(config(database, "orders"))
+    discover(database.reads("orders"))
     asked = database.log()[start:]
     assert "= 'public.orders'" in asked
     assert "parts" not in asked
@@ -106,7 +91,7 @@ def test_a_missing_driver_says_how_to_add_one(spark):
 
 
 def test_a_missing_table_or_column_is_named(database):
-    catalog = discover(config(database, "orders"))
+    catalog = discover(database.reads("orders"))
     entry = entry_of(catalog, "public-orders")
     metadata_of(entry).update({"replication-method": "INCREMENTAL", "replication-key": "updated"})
     with pytest.raises(

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from singer_spark.errors import DataError
-from tests.support.tap import Postgres, run_tap
+from tests.support.tap import run_tap
 
 SCHEMA = """
 create type mood as enum ('sad', 'ok');
@@ -99,30 +99,15 @@ EXPECTED = {
 }
 
 
-@pytest.fixture(scope="module")
-def database(server):
-    fresh = server.fresh("types")
-    fresh.run(SCHEMA)
-    return fresh
-
-
-def config(database: Postgres, *tables: str, **options) -> dict:
-    return {
-        **database.config,
-        "tables": [f"public.{table}" for table in tables],
-        "stream_options": {"*": options},
-    }
-
-
 def test_every_type_arrives_exactly(database):
-    records = run_tap(config(database, "kinds")).records()
+    records = run_tap(database.reads("kinds")).records()
     first, second = sorted(records, key=lambda record: record["id"])
     assert first == EXPECTED
     assert second == {**dict.fromkeys(EXPECTED), "id": 2}
 
 
 def test_unbounded_numbers_are_declared_as_decimal_text(database):
-    schema = run_tap(config(database, "kinds")).of("SCHEMA")[0]["schema"]["properties"]
+    schema = run_tap(database.reads("kinds")).of("SCHEMA")[0]["schema"]["properties"]
     text = {"type": ["string", "null"], "format": "x-singer.decimal", "x-sql-datatype": "string"}
     assert schema["n"] == text
     assert schema["n_exact"]["x-sql-datatype"] == "decimal(20,5)"
@@ -147,13 +132,13 @@ def test_unbounded_numbers_are_declared_as_decimal_text(database):
 )
 def test_what_spark_would_bend_is_an_error(database, row, reason):
     with pytest.raises(DataError, match=re.escape(reason)) as caught:
-        run_tap(config(database, "far", where=f"id = {row}"))
+        run_tap(database.reads("far", where=f"id = {row}"))
     assert "public-far" in str(caught.value)
     assert caught.value.exit_code == 65
 
 
 def test_the_ends_of_the_calendar_arrive(database):
-    (record,) = run_tap(config(database, "far", where="id = 7")).records()
+    (record,) = run_tap(database.reads("far", where="id = 7")).records()
     assert record["ts"] == "9999-12-31T23:59:59.999999"
     assert record["tz"] == "0001-01-01T00:00:00.000000+00:00"
     assert record["d"] == "9999-12-31"

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from singer_spark.errors import SourceError
-from tests.support.tap import Postgres, run_tap
+from tests.support.tap import run_tap
 
 SCHEMA = """
 create table orders (id int primary key, at timestamptz, ts timestamp, day date, amount numeric,
@@ -17,21 +17,6 @@ insert into orders select n, '2024-01-01 00:00:00.000001+00'::timestamptz + n * 
   n + 0.5, chr(96 + n) from generate_series(1, 5) n;
 create index on orders (at);
 """
-
-
-@pytest.fixture(scope="module")
-def database(server):
-    fresh = server.fresh("windows")
-    fresh.run(SCHEMA)
-    return fresh
-
-
-def config(database: Postgres, *tables: str, **options) -> dict:
-    return {
-        **database.config,
-        "tables": [f"public.{table}" for table in tables],
-        "stream_options": {"*": options},
-    }
 
 
 def ids(output) -> list[int]:
@@ -53,7 +38,7 @@ def ids(output) -> list[int]:
 def test_the_window_is_inclusive_to_the_microsecond(database, key, bookmark, last):
     state = {"replication_key": key, "replication_key_value": bookmark}
     output = run_tap(
-        config(database, "orders", replication_key=key),
+        database.reads("orders", replication_key=key),
         state={"bookmarks": {"public-orders": state}},
     )
     assert ids(output) == [4, 5]
@@ -64,7 +49,7 @@ def test_the_database_itself_applies_window_columns_and_upper_bound(database):
     start = len(database.log())
     state = {"replication_key": "at", "replication_key_value": "2024-01-05T00:00:00.000001+00:00"}
     run_tap(
-        config(database, "orders", replication_key="at", null_replication_key="exclude"),
+        database.reads("orders", replication_key="at", null_replication_key="exclude"),
         state={"bookmarks": {"public-orders": state}},
     )
     survey, read = [line for line in database.asked(start) if '"public"."orders"' in line]
@@ -87,10 +72,10 @@ def test_a_row_that_arrives_during_the_read_waits_for_the_next_run(database, mon
 
     monkeypatch.setattr(JdbcSource, "frame", late)
     try:
-        output = run_tap(config(database, "orders", replication_key="at"))
+        output = run_tap(database.reads("orders", replication_key="at"))
         assert ids(output) == [1, 2, 3, 4, 5]
         monkeypatch.undo()
-        again = run_tap(config(database, "orders", replication_key="at"), state=output.state)
+        again = run_tap(database.reads("orders", replication_key="at"), state=output.state)
         assert ids(again) == [5, 99]
     finally:
         database.run("delete from orders where id = 99")
@@ -98,4 +83,4 @@ def test_a_row_that_arrives_during_the_read_waits_for_the_next_run(database, mon
 
 def test_a_bad_where_is_an_error_of_the_source(database, caplog):
     with caplog.at_level(logging.CRITICAL), pytest.raises(SourceError, match="nope"):
-        run_tap(config(database, "orders", where="nope = 1"))
+        run_tap(database.reads("orders", where="nope = 1"))

@@ -19,21 +19,8 @@ vacuum analyze wide;
 LATEST = "2024-01-01T02:45:00.000000+00:00"
 
 
-@pytest.fixture(scope="module")
-def database(server):
-    fresh = server.fresh("pushdown")
-    for statement in SCHEMA.split(";\n"):
-        fresh.run(statement, autocommit=True) if statement.strip() else None
-    return fresh
-
-
 def config(database: Postgres, settings: dict | None = None, **options) -> dict:
-    return {
-        **database.config,
-        "tables": ["public.wide"],
-        "stream_options": {"*": options},
-        **(settings or {}),
-    }
+    return database.reads("wide", settings=settings, **options)
 
 
 def statements(database: Postgres, start: int) -> list[str]:

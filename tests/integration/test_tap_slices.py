@@ -30,22 +30,9 @@ insert into heap select n, 'v' from generate_series(1, 20) n;
 EVERY_ID = list(range(1, 61))
 
 
-@pytest.fixture(scope="module")
-def database(server):
-    fresh = server.fresh("slices")
-    fresh.run(SCHEMA)
-    return fresh
-
-
 def config(database: Postgres, table: str, settings: dict | None = None, **options) -> dict:
-    return {
-        **database.config,
-        "tables": [f"public.{table}"],
-        "slice_rows": 7,
-        "num_partitions": 3,
-        "stream_options": {"*": options},
-        **(settings or {}),
-    }
+    sizes = {"slice_rows": 7, "num_partitions": 3}
+    return database.reads(table, settings={**sizes, **(settings or {})}, **options)
 
 
 def ids(output) -> list[int]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.derby import STATEMENTS
 from tests.support.singer import Loaded
+from tests.support.tap import make_derby
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -18,3 +20,9 @@ def _session(spark):
 def lake(tmp_path):
     """A folder of Delta tables and a target that loads into it."""
     return Loaded(tmp_path / "lake")
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory):
+    """The URL of a small shop's database."""
+    return make_derby(tmp_path_factory.mktemp("derby") / "shop", STATEMENTS)

@@ -117,6 +117,14 @@ def test_a_missing_folder_or_table_is_named(spark, tmp_path):
         discover({"source_url": f"parquet:{tmp_path}", "tables": ["there"]})
 
 
+def test_a_file_that_is_no_parquet_is_named(tmp_path):
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "a.parquet").write_text("no columns here")
+    with pytest.raises(SourceError, match=r"cannot read t .*a\.parquet") as caught:
+        discover({"source_url": f"parquet:{tmp_path}"})
+    assert "\n" not in str(caught.value)
+
+
 def test_columns_of_all_files_are_read(spark, tmp_path):
     spark.sql("select 1 as a").write.parquet(f"{tmp_path}/t")
     spark.sql("select 2 as a, 3 as b").write.mode("append").parquet(f"{tmp_path}/t")

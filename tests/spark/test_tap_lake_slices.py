@@ -20,7 +20,12 @@ def config(folder, kind: str, key) -> dict:
     }
 
 
-@pytest.mark.parametrize("key", ["at", "raw", ["code", "id"], "coalesce(at, date'2024-01-01')"])
+SLOW = [
+    pytest.param(key, marks=pytest.mark.slow) for key in ("raw", "coalesce(at, date'2024-01-01')")
+]
+
+
+@pytest.mark.parametrize("key", ["at", ["code", "id"], *SLOW])
 def test_a_lake_table_is_cut_along_any_key(spark, tmp_path, key):
     spark.sql(ROWS).write.parquet(f"{tmp_path}/t")
     output = run_tap(config(tmp_path, "parquet", key))

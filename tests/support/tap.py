@@ -12,9 +12,12 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from contextlib import nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+
+import pytest
 
 from singer_spark.jars import spark_jars
 from tap_spark_source.tap import TapSparkSource
@@ -49,10 +52,16 @@ class Output:
         return [message["type"] for message in self.messages]
 
 
-def run_tap(config: dict, *, state: dict | None = None, catalog: dict | None = None) -> Output:
-    """Run a whole sync and parse what it wrote to standard output."""
+def run_tap(
+    config: dict,
+    *,
+    state: dict | None = None,
+    catalog: dict | None = None,
+    fails: type[Exception] | None = None,
+) -> Output:
+    """Run a whole sync, to its end or to the error, and parse what it wrote to standard output."""
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    with contextlib.redirect_stdout(out):
+    with contextlib.redirect_stdout(out), pytest.raises(fails) if fails else nullcontext():
         TapSparkSource(config=dict(config), state=state, catalog=catalog).sync_all()
     out.seek(0)
     text = out.read()
@@ -140,6 +149,15 @@ class Postgres:
             "source_url": f"jdbc:postgresql://127.0.0.1:{self.port}/{self.database}",
             "source_user": self.user,
             "source_password": self.password,
+        }
+
+    def reads(self, *tables: str, settings: dict | None = None, **options) -> dict:
+        """Return the config of a tap that reads these tables, with these options of streams."""
+        return {
+            **self.config,
+            "tables": [f"public.{table}" for table in tables],
+            "stream_options": {"*": options},
+            **(settings or {}),
         }
 
     def fresh(self, name: str) -> Postgres:

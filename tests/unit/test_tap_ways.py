@@ -187,6 +187,17 @@ def test_a_table_that_surely_fits_one_slice_is_not_looked_at_ahead():
     assert source.questions == 0
 
 
+def test_an_incremental_read_forgets_a_full_one_that_was_interrupted():
+    bookmark = {"full_table": {"version": 1, "key": 2}, "kept": 1}
+    read = plan(bookmark, key=BY_AT, window=Window())
+    assert Run(MemorySource(rows(5)), read).bookmark == {
+        "kept": 1,
+        "replication_key": "at",
+        "replication_key_value": 5,
+    }
+    assert Run(MemorySource([]), read).bookmark == {"kept": 1}
+
+
 def test_the_bookmark_is_the_highest_key_and_not_that_of_the_last_row():
     assert Run(MemorySource(rows(5, 9, 1)), incremental({}, BY_AT)).bookmark == {
         "replication_key": "at",
