@@ -60,7 +60,8 @@ class Fleet:
             log.start()
             lines = process.stdout.read().splitlines() if process.stdout else []
             log.join()
-        self._running.discard(process)
+        with self._changing:
+            self._running.discard(process)
         code = process.returncode
         return Outcome(path.stem, code if code >= 0 else 128 - code, [*map(json.loads, lines)])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
@@ -27,7 +27,7 @@ SAMPLE_SECONDS = 120.0
 class Samples:
     """The first record of each stream, as far as they came."""
 
-    def __init__(self, streams: list[str]) -> None:
+    def __init__(self, streams: Sequence[str]) -> None:
         self.rows: dict[str, Any] = dict.fromkeys(streams)
         self.complete = threading.Event()
 
@@ -60,7 +60,7 @@ def sample_source(pipeline: Pipeline) -> Mapping[str, Any]:
     with workshop(pipeline) as (job, children):
         told = with_file(job, tap, "--config", config)
         catalog = catalog_of(job, children, told)
-        samples = Samples(stream_ids(catalog))
+        samples = Samples(pipeline.streams or stream_ids(catalog))
         told = with_file(job, told, "--catalog", catalog)
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
         child = children.start(told.name, told.argv, env=job.env, **pipes)

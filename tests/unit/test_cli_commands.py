@@ -15,6 +15,7 @@ from singer_spark.pipeline.new import parse_source, write_text
 from singer_spark.state import create_state_store
 from singer_spark.state.lock import locked
 from singer_spark.state.runs import save_run
+from tests.support.bench import FOREVER
 from tests.support.shop import TAP, make_folder, write, write_pipeline
 
 CATALOG = {"streams": [{"tap_stream_id": "public-orders"}, {"tap_stream_id": "public-empty"}]}
@@ -61,6 +62,15 @@ class TestCheck:
         assert told["ok"]
         (source,) = [step for step in told["steps"] if step["step"] == "source"]
         assert source["rows"] == {"public-orders": {}, "public-empty": {"m": 1}}
+
+    def test_only_chosen_streams_are_waited_for(self):
+        text = Path("pipelines/orders.yml").read_text()
+        chosen = text.replace("{tap: tap-fake,", "{tap: tap-fake, streams: [public-orders],")
+        Path("pipelines/orders.yml").write_text(chosen)
+        write("tap-fake", DISCOVER + TAP + FOREVER)
+        result = invoke("check", "orders")
+        assert "1 stream(s), one row each" in result.output
+        assert "public-empty" not in result.output
 
     @pytest.mark.parametrize(
         ("break_it", "code", "told"),
