@@ -10,7 +10,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from benchmarks import data, measure, reading
+from benchmarks import data, measure, reading, shapes
 from tests.support.tap import Postgres
 
 MILLION = 1_000_000
@@ -85,6 +85,11 @@ def _sdk_catalog(folder: Path, url: str) -> str:
     return _config(folder / "catalog.json", **catalog)
 
 
+def unusual(folder: Path, rows: int, _: int) -> None:
+    """Streams of unusual shape, and the cost of validation; 1,000,000 rows are the full size."""
+    shapes.run(folder, rows / MILLION)
+
+
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -102,5 +107,6 @@ MEASURED = {
     "tap": tap,
     "incremental": reading.incremental,
     "connections": reading.connections,
+    "shapes": unusual,
 }
 main()

@@ -40,23 +40,26 @@ from generate_series(1, {rows}) n
 """
 
 
+def line(n: int) -> str:
+    """Return the message of one row."""
+    return RECORD.format(
+        n=n,
+        c=n % 1000,
+        a=n % 10_000,
+        cents=n % 100,
+        q=n % 50,
+        ok="true" if n % 2 else "false",
+        day=n % 28 + 1,
+        minute=n % 60,
+    )
+
+
 def write_messages(path: Path, rows: int) -> Path:
     """Write a stream of so many records, with a STATE after every 100,000."""
     with path.open("w") as file:
         file.write(json.dumps(SCHEMA) + "\n")
         for n in range(rows):
-            file.write(
-                RECORD.format(
-                    n=n,
-                    c=n % 1000,
-                    a=n % 10_000,
-                    cents=n % 100,
-                    q=n % 50,
-                    ok="true" if n % 2 else "false",
-                    day=n % 28 + 1,
-                    minute=n % 60,
-                )
-            )
+            file.write(line(n))
             if n % 100_000 == 99_999:
                 bookmark = {"bookmarks": {"orders": {"replication_key_value": n}}}
                 file.write(json.dumps({"type": "STATE", "value": bookmark}) + "\n")

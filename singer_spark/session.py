@@ -11,6 +11,7 @@ import logging
 import os
 import shlex
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping
@@ -114,6 +115,9 @@ def _start(settings: SparkSettings, urls: list[str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     jars.java_command()
+    if settings.is_local:
+        # Spark's workers must find this package.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     conf = _configuration(settings, _class_path(settings, urls))
     # pyspark would hand the configuration over as arguments, which every process can read.

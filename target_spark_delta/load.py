@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from singer_spark.errors import RecordError, SingerSparkError
@@ -18,11 +18,15 @@ from singer_spark.report import report
 from singer_spark.session import SPARK_ERRORS
 from target_spark_delta import table
 from target_spark_delta.commit import Commit, Counts, describe_commits
-from target_spark_delta.frame import METADATA, TABLE_VERSION, Shape, empty_staging, read_segment
+from target_spark_delta.frame import METADATA, TABLE_VERSION, Shape
 from target_spark_delta.methods import METHODS, Batch, versions
 from target_spark_delta.options import StreamSettings
+from target_spark_delta.quarantine import set_aside
+from target_spark_delta.reading import empty_staging
 from target_spark_delta.settings import Settings
+from target_spark_delta.source import Source, open_source
 from target_spark_delta.spool import Segment
+from target_spark_delta.table import Table
 from target_spark_delta.validation import DELETED_AT
 
 logger = logging.getLogger(__name__)
@@ -33,7 +37,7 @@ class Destination:
     """Where the records of one stream go, under one schema."""
 
     stream: str
-    table: table.Table
+    table: Table
     declared: T.StructType
     keys: tuple[str, ...]
     options: StreamSettings
@@ -56,6 +60,11 @@ class Destination:
         settings = self.settings
         return None if settings.spark.is_local else f"{settings.path}/_singer_spark/spool"
 
+    @property
+    def quarantine(self) -> Table:
+        """Return the table of the records that could not be loaded."""
+        return Table.of_stream(self.settings.path, "_quarantine", self.stream)
+
     def removes(self, segment: Segment) -> bool:
         """Say whether a segment's deletions remove rows."""
         return segment.has_deletions and self.settings.hard_delete and not self.appends
@@ -64,32 +73,59 @@ class Destination:
 def load_segment(
     spark: SparkSession, destination: Destination, segment: Segment, commit: Commit
 ) -> None:
-    """Commit a segment's records."""
-    with explained(destination.stream), reported(destination.stream, segment.rows) as told:
-        describe_commits(spark, replace(commit, batch=None, rows=None, state=None))
-        before = destination.table.schema(spark)
-        metadata = _metadata(destination, segment, before)
-        schema = _fitting_table(spark, destination, metadata, before)
-        describe_commits(spark, commit)
-        shape = Shape(
-            declared=destination.declared,
-            metadata=_with_flag(destination, segment, metadata),
-            table=schema,
-            run_id=commit.run_id,
-            batched_at=utc_now(),
+    """Commit a segment's records; what cannot be loaded is set aside first, where that is asked."""
+    with explained(destination.stream), reported(destination.stream, segment) as told:
+        source = open_source(
+            spark,
+            segment,
+            staging=destination.staging,
+            quarantine=destination.settings.quarantine,
         )
-        batch = _batch(spark, destination, segment, shape, is_new=before is None)
-        told.append(METHODS[destination.method](spark, batch))
+        if segment.rejected:
+            set_aside(spark, destination.quarantine, source.rejected(), commit)
+        if segment.rejected < segment.rows:
+            told.append(_load_rows(spark, destination, segment, source, commit))
         empty_staging(spark, segment, destination.staging)
 
 
+def _load_rows(
+    spark: SparkSession, destination: Destination, segment: Segment, source: Source, commit: Commit
+) -> Counts:
+    describe_commits(spark, replace(commit, batch=None, rows=None, state=None))
+    before = destination.table.schema(spark)
+    metadata = _metadata(destination, segment, before)
+    schema = _fitting_table(spark, destination, metadata, before)
+    shape = Shape(
+        declared=destination.declared,
+        metadata=_with_flag(destination, segment, metadata),
+        table=schema,
+        run_id=commit.run_id,
+        batched_at=utc_now(),
+    )
+    records = source.read(shape)
+
+    def write(rows: DataFrame) -> Counts:
+        describe_commits(spark, replace(commit, rows=segment.loaded))
+        batch = _batch(destination, segment, shape, rows, is_new=before is None)
+        return METHODS[destination.method](spark, batch)
+
+    try:
+        return write(records.rows())
+    except SPARK_ERRORS as error:
+        if not (destination.settings.quarantine and refusal(error)):
+            raise
+        segment.rejected += set_aside(spark, destination.quarantine, records.misfits(), commit)
+        segment.facts = None
+        return write(records.fitting_rows())
+
+
 def _batch(
-    spark: SparkSession, destination: Destination, segment: Segment, shape: Shape, *, is_new: bool
+    destination: Destination, segment: Segment, shape: Shape, rows: DataFrame, *, is_new: bool
 ) -> Batch:
     known = {name.lower() for name in shape.table.names}
     return Batch(
-        rows=read_segment(spark, segment, shape, staging=destination.staging),
-        count=segment.rows,
+        rows=rows,
+        count=segment.loaded,
         columns=[name for name in shape.columns if name.lower() in known],
         always=set(shape.metadata) - {DELETED_AT},
         keys=destination.keys,
@@ -147,7 +183,7 @@ def activate_version(
     spark: SparkSession, destination: Destination, version: int, commit: Commit
 ) -> None:
     """Retire the rows of older versions."""
-    with explained(destination.stream), reported(destination.stream, 0) as told:
+    with explained(destination.stream), reported(destination.stream) as told:
         describe_commits(spark, commit)
         schema = destination.table.schema(spark)
         if schema is None or TABLE_VERSION not in schema.names:
@@ -167,11 +203,12 @@ def utc_now() -> str:
 
 
 @contextmanager
-def reported(stream: str, rows: int) -> Iterator[list[Counts]]:
-    """Tell the runner what has become of so many records, once that is committed."""
+def reported(stream: str, segment: Segment | None = None) -> Iterator[list[Counts]]:
+    """Tell the runner what has become of a segment's records, once that is committed."""
     started = time.monotonic()
     told: list[Counts] = []
     yield told
+    rows = segment.loaded if segment else 0
     for counts in told:
         report(
             "commit",
@@ -192,9 +229,13 @@ def explained(stream: str) -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
-        text = str(error)
-        if refused := re.search(r"\[USER_RAISED_EXCEPTION\] (.*?) SQLSTATE", text, re.DOTALL):
-            raise RecordError(
-                f"stream {stream}, {refused[1]}; fix the data or its schema"
-            ) from error
-        raise SingerSparkError(f"stream {stream}: {text.splitlines()[0][:500]}") from error
+        if reason := refusal(error):
+            raise RecordError(f"stream {stream}, {reason}; fix the data or its schema") from error
+        said = str(error).splitlines()[0][:500]
+        raise SingerSparkError(f"stream {stream}: {said}") from error
+
+
+def refusal(error: Exception) -> str | None:
+    """Return why a record was refused, if that is what made Spark fail."""
+    found = re.search(r"\[USER_RAISED_EXCEPTION\] (.*?) SQLSTATE", str(error), re.DOTALL)
+    return found[1] if found else None

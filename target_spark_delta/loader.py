@@ -72,10 +72,11 @@ class Loader:
                 raise self._error
             return done
 
-    def wait(self, most: int) -> None:
-        """Wait until at most so many jobs are pending, or one failed."""
+    @property
+    def pending(self) -> int:
+        """Count the jobs that are not done."""
         with self._lock:
-            self._lock.wait_for(lambda: self._pending <= most or self._error is not None)
+            return self._pending
 
     def wait_for_one(self) -> bool:
         """Wait until a job is done or failed; return whether there was one to wait for."""

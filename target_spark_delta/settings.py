@@ -75,6 +75,13 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
         description="A batch is merged when its first record is this old.",
     ),
     th.Property(
+        "flush_all_streams",
+        th.BooleanType,
+        default=False,
+        title="Flush all streams",
+        description="When a batch of one stream is full, merge what all streams have.",
+    ),
+    th.Property(
         "validate_records",
         th.BooleanType,
         default=True,
@@ -82,6 +89,16 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
         description=(
             "Validate each record against its JSON Schema. Even when off, a value that does not "
             "fit its column is never bent."
+        ),
+    ),
+    th.Property(
+        "on_invalid_record",
+        th.StringType(allowed_values=["fail", "quarantine"]),
+        default="fail",
+        title="Invalid records",
+        description=(
+            "fail, or quarantine: the record, its error, stream, line and time go to the table "
+            "PATH/_quarantine/TABLE, and the run goes on."
         ),
     ),
     th.Property(
@@ -130,6 +147,13 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
         description="Remove or mark the rows of older versions when a version is activated.",
     ),
     th.Property(
+        "clean_up_batch_files",
+        th.BooleanType,
+        default=False,
+        title="Clean up BATCH files",
+        description="Remove the files of a BATCH message, local or in S3, once they are committed.",
+    ),
+    th.Property(
         "primary_key_required",
         th.BooleanType,
         default=False,
@@ -165,16 +189,20 @@ class Settings:
     batch_size_rows: int
     batch_size_bytes: int
     batch_wait_seconds: float
+    flush_all_streams: bool
     validate_records: bool
+    quarantine: bool
     freeze: bool
     skip_unchanged: bool
     stream_options: Mapping[str, Mapping[str, Any]]
     compression: str
     table_properties: Mapping[str, str]
     process_activate_version: bool
+    clean_up_batch_files: bool
     primary_key_required: bool
     temp_dir: str | None
     parallelism: int
+    maps: Mapping[str, Any] | None
     spark: SparkSettings
 
     @classmethod
@@ -189,16 +217,20 @@ class Settings:
             batch_size_rows=config["batch_size_rows"],
             batch_size_bytes=config["batch_size_bytes"],
             batch_wait_seconds=config["batch_wait_seconds"],
+            flush_all_streams=config["flush_all_streams"],
             validate_records=config["validate_records"],
+            quarantine=config["on_invalid_record"] == "quarantine",
             freeze=config["schema_changes"] == "freeze",
             skip_unchanged=config["skip_unchanged"],
             stream_options=config["stream_options"],
             compression=config["compression"],
             table_properties=config["table_properties"],
             process_activate_version=config["process_activate_version_messages"],
+            clean_up_batch_files=config["clean_up_batch_files"],
             primary_key_required=config["primary_key_required"],
             temp_dir=config.get("temp_dir"),
             parallelism=config["parallelism"],
+            maps=_maps(config),
             spark=SparkSettings.from_config(config),
         )
 
@@ -206,3 +238,27 @@ class Settings:
         """Return what holds for a stream."""
         options = merged_options(stream, self.stream_options)
         return StreamSettings.from_options({"load_method": self.load_method, **options})
+
+
+_MAP_SETTINGS = (
+    "stream_maps",
+    "stream_map_config",
+    "faker_config",
+    "flattening_enabled",
+    "flattening_max_depth",
+    "flattening_max_key_length",
+    "flattening_separator",
+)
+
+
+def _maps(config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the settings that change records on the way, None where none does."""
+    given = {name: config[name] for name in _MAP_SETTINGS if config.get(name) is not None}
+    return given if given.get("stream_maps") or given.get("flattening_enabled") else None
+
+
+def map_problems(config: Mapping[str, Any]) -> list[str]:
+    """List what contradicts itself in the settings that change records."""
+    if config.get("flattening_enabled") and config.get("flattening_max_depth") is None:
+        return ["flattening_enabled needs flattening_max_depth"]
+    return []

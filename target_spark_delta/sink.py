@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import types as T
-from singer_sdk.singerlib import resolve_schema_references
 
 from singer_spark.errors import ProtocolError, SchemaError
 from singer_spark.names import case_clashes
 from singer_spark.typemap import to_struct
 from target_spark_delta.load import Destination
+from target_spark_delta.manifest import Manifest, Rules, parse_manifest
+from target_spark_delta.mapping import StreamMapping
 from target_spark_delta.messages import Message
 from target_spark_delta.settings import Settings
-from target_spark_delta.spool import Segment, carried_member, received_member
+from target_spark_delta.spool import Segment, carried_member, received_member, rejected_member
 from target_spark_delta.table import Table
-from target_spark_delta.validation import Validator
+from target_spark_delta.validation import InvalidRecordError, Validator, resolved_schema
 
 
 class SparkDeltaSink:
@@ -29,6 +30,7 @@ class SparkDeltaSink:
         destination: Where they go.
         validator: What they must satisfy.
         schema: The schema they are under.
+        mapping: What becomes of them first, where a map or flattening changes them.
         folder: Where segments are spooled.
         on_open: Called with each new segment.
     """
@@ -39,11 +41,14 @@ class SparkDeltaSink:
         validator: Validator,
         schema: Mapping[str, Any],
         *,
+        mapping: StreamMapping | None,
         folder: Path,
         on_open: Callable[[Segment], None],
     ) -> None:
         self.destination = destination
         self.schema = schema
+        self.source = mapping.stream if mapping else destination.stream
+        self._mapping = mapping
         self.segment: Segment | None = None
         self.last_line = 0
         self.versions: set[int] = set()
@@ -60,6 +65,17 @@ class SparkDeltaSink:
 
     def write(self, message: Message) -> bool:
         """Check a record and spool it; return whether the segment has become full."""
+        try:
+            if self._mapping:
+                mapped = self._mapping.mapped(message)
+                return mapped is not None and self._spool(mapped)
+            return self._spool(message)
+        except InvalidRecordError as error:
+            if not self._settings.quarantine:
+                raise
+            return self._reject(message, error.reason)
+
+    def _spool(self, message: Message) -> bool:
         partial = self._partial_records
         record, is_deletion = self._check(message.record, message.number, partial=partial)
         segment = self.segment or self._open()
@@ -71,15 +87,72 @@ class SparkDeltaSink:
             segment.has_deletions |= is_deletion
             extra = carried_member(record)
         if self._settings.add_record_metadata:
-            # Strictly increasing, so that it orders records as they came.
-            self._received_at = max(self._received_at + 1, time.time_ns() // 1000)
-            extra += received_member(self._received_at)
+            extra += received_member(self._next_received_at())
         if message.version is not None:
             segment.has_versions = True
             self.versions.add(message.version)
+        return self._append(segment, message, extra)
+
+    def _reject(self, message: Message, reason: str) -> bool:
+        segment = self.segment or self._open()
+        segment.rejected += 1
+        return self._append(segment, message, rejected_member(reason))
+
+    def _append(self, segment: Segment, message: Message, extra: bytes) -> bool:
         segment.append(message.line, message.number, extra)
         self.last_line = message.number
         return segment.rows >= self._most_rows or segment.size >= self._most_bytes
+
+    def take_batch(self, message: Message) -> Segment | None:
+        """Take the files of a BATCH message as a segment of their own."""
+        body = message.body()
+        files, kind = parse_manifest(body, message.number)
+        if not files:
+            return None
+        manifest = Manifest(
+            files=files,
+            format=kind,
+            line=message.number,
+            version=message.version,
+            extracted_at=body.get("time_extracted"),
+            received_at=self._next_received_at(),
+            rules=Rules(
+                stream=self.destination.stream,
+                schema=self.schema,
+                keys=self.destination.keys,
+                full=self._settings.validate_records,
+                partial=self._partial_records,
+                mapping=self._mapping,
+            ),
+        )
+        if message.version is not None:
+            self.versions.add(message.version)
+        self.last_line = message.number
+        segment = Segment.of_files(self._folder, manifest)
+        self._on_open(segment)
+        return segment
+
+    def _next_received_at(self) -> int:
+        """Tell the time in microseconds, strictly increasing, so that it orders records."""
+        self._received_at = max(self._received_at + 1, time.time_ns() // 1000)
+        return self._received_at
+
+    @property
+    def size(self) -> int:
+        """Count the bytes in the open segment."""
+        return self.segment.size if self.segment else 0
+
+    @property
+    def keys_held(self) -> int:
+        """Count the keys of the open segment that take memory."""
+        return len(self.segment.keys or ()) if self.segment else 0
+
+    def forget_keys(self) -> int:
+        """Leave it to Spark to look at the keys of the open segment; return how many they were."""
+        held = self.keys_held
+        if self.segment:
+            self.segment.keys = None
+        return held
 
     @property
     def is_due(self) -> bool:
@@ -128,8 +201,8 @@ def tells_keys(destination: Destination) -> bool:
 
 def destination_of(
     stream: str, schema: Mapping[str, Any], keys: list[str] | None, settings: Settings
-) -> tuple[Destination, dict[str, Any]]:
-    """Check a stream's SCHEMA and return where its records go, and the schema, references resolved.
+) -> Destination:
+    """Check a stream's SCHEMA and return where its records go.
 
     Args:
         stream: The stream's name.
@@ -139,11 +212,11 @@ def destination_of(
     """
     if not isinstance(schema.get("properties"), Mapping):
         raise ProtocolError(f"stream {stream}: its SCHEMA has no properties; look at the tap")
-    resolved: dict[str, Any] = resolve_schema_references(dict(schema))
+    resolved = resolved_schema(schema)
     options = settings.for_stream(stream)
     chosen = tuple(keys or ()) if options.key_properties is None else options.key_properties
     _check_names(stream, resolved["properties"], chosen, settings)
-    destination = Destination(
+    return Destination(
         stream=stream,
         table=Table.of_stream(settings.path, settings.schema, stream),
         declared=to_struct(resolved),
@@ -151,7 +224,6 @@ def destination_of(
         options=options,
         settings=settings,
     )
-    return destination, resolved
 
 
 def _check_names(

@@ -1,14 +1,16 @@
 """Records on their way to a commit: files of lines on disk, cut into segments.
 
-A line of a segment is the record's message as it came, with two members put in front: `#`, its
-number in the input, which is the order of the records, and `~`, the properties it carries, where
-what it does not carry must be left alone.
+A line of a segment is the record's message as it came, with members put in front: `#`, its number
+in the input, which is the order of the records, `~`, the properties it carries, where what it does
+not carry must be left alone, `@`, when it was received, and `!`, why it is not to be loaded.
 """
 
 from __future__ import annotations
 
 import itertools
+import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +18,18 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
+from target_spark_delta.manifest import Manifest
+
 LINE_NUMBER = "#"
 CARRIED = "~"
 RECEIVED = "@"
+REJECTED = "!"
 
-_BUFFER_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 20
+_BUFFER_BYTES = 1 << 16
+_MOST_OPEN_FILES = 200
 _ids = itertools.count(1)
+_open_files: deque[Segment] = deque()
 
 
 class Range(NamedTuple):
@@ -45,17 +53,20 @@ def _refuse(_: bytes) -> object:
     raise ValueError("the segment is closed")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Segment:
     """A run of one stream's records in a file of its own.
 
-    `keys` are the keys of its records, where Python can tell whether two are the same.
+    `rows` counts all its records, `rejected` those that go to quarantine. `keys` are the keys of
+    its records, where Python can tell whether two are the same. A BATCH message makes a segment
+    too, whose path is a folder for what Spark needs to read its files.
     """
 
     stream: str
     path: Path
     id: int = field(default_factory=lambda: next(_ids))
     rows: int = 0
+    rejected: int = 0
     size: int = 0
     opened_at: float = field(default_factory=time.monotonic)
     is_partial: bool = False
@@ -64,19 +75,39 @@ class Segment:
     state: bytes | None = None
     keys: set[Any] | None = None
     facts: KeyFacts | None = None
+    manifest: Manifest | None = None
     _marked_rows: int = 0
     _marked_size: int = 0
+    _marked_rejected: int = 0
     _file: BinaryIO | None = None
     _write: Callable[[bytes], object] = _refuse
+
+    @classmethod
+    def of_files(cls, folder: Path, manifest: Manifest) -> Segment:
+        """Make a segment of the files of a BATCH message."""
+        segment = cls(manifest.rules.stream, folder, manifest=manifest)
+        segment.path = folder / str(segment.id)
+        segment.path.mkdir()
+        return segment
 
     @classmethod
     def open(cls, folder: Path, stream: str) -> Segment:
         """Start an empty segment."""
         segment = cls(stream, folder)
         segment.path = folder / f"{segment.id}.jsonl"
-        segment._file = segment.path.open("wb", buffering=_BUFFER_BYTES)
-        segment._write = segment._file.write
+        segment._write = segment._open_and_write
         return segment
+
+    def _open_and_write(self, entry: bytes) -> None:
+        """Open the file for the first or another time; of many files some are closed meanwhile."""
+        while len(_open_files) >= _MOST_OPEN_FILES:
+            paused = _open_files.popleft()
+            paused.close()
+            paused._write = paused._open_and_write
+        self._file = self.path.open("ab", buffering=_BUFFER_BYTES)
+        self._write = self._file.write
+        _open_files.append(self)
+        self._write(entry)
 
     def append(self, line: bytes, number: int, extra: bytes = b"") -> None:
         """Write one record's message; `extra` are more members, each with its comma."""
@@ -91,6 +122,12 @@ class Segment:
         """Remember that everything up to here is what this STATE speaks of."""
         self.state = state
         self._marked_rows, self._marked_size = self.rows, self.size
+        self._marked_rejected = self.rejected
+
+    @property
+    def loaded(self) -> int:
+        """Count the records that are not rejected."""
+        return self.rows - self.rejected
 
     @property
     def is_marked(self) -> bool:
@@ -101,6 +138,9 @@ class Segment:
         """End the file."""
         if self._file is not None:
             self._file.close()
+            self._file = None
+            if self in _open_files:
+                _open_files.remove(self)
         self._write = _refuse
 
     def split_at_mark(self, folder: Path) -> Segment | None:
@@ -111,24 +151,28 @@ class Segment:
         rest = Segment.open(folder, self.stream)
         with self.path.open("rb+") as file:
             file.seek(self._marked_size)
-            while block := file.read(_BUFFER_BYTES):
+            while block := file.read(_BLOCK_BYTES):
                 rest._write(block)
             file.truncate(self._marked_size)
         rest.rows, rest.size = self.rows - self._marked_rows, self.size - self._marked_size
         rest.is_partial, rest.has_versions = self.is_partial, self.has_versions
         rest.has_deletions = self.has_deletions
+        rest.rejected, self.rejected = self.rejected - self._marked_rejected, self._marked_rejected
         self.rows, self.size = self._marked_rows, self._marked_size
         return rest
 
     def note_facts(self, names: Sequence[str]) -> None:
         """Sum up the keys, which take memory, in what a merge needs to know of them."""
         if self.keys is not None:
-            self.facts = _facts_of(self.rows, self.keys, names)
+            self.facts = _facts_of(self.loaded, self.keys, names)
             self.keys = None
 
     def remove(self) -> None:
         """Delete the file, once its rows are committed."""
-        self.path.unlink(missing_ok=True)
+        if self.manifest:
+            shutil.rmtree(self.path, ignore_errors=True)
+        else:
+            self.path.unlink(missing_ok=True)
 
 
 def _facts_of(rows: int, keys: set[Any], names: Sequence[str]) -> KeyFacts:
@@ -159,3 +203,8 @@ def carried_member(names: Iterable[str]) -> bytes:
 def received_member(microseconds: int) -> bytes:
     """Write the member that tells when a record was received."""
     return b'"@":%d,' % microseconds
+
+
+def rejected_member(reason: str) -> bytes:
+    """Write the member that tells why a record is not to be loaded."""
+    return b'"!":%b,' % msgspec.json.encode(reason)

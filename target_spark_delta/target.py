@@ -22,9 +22,10 @@ from singer_sdk.helpers.capabilities import (
     PluginCapabilities,
     TargetCapabilities,
 )
+from singer_sdk.mapper import RemoveRecordTransform
 from typing_extensions import override
 
-from singer_spark.errors import ProtocolError, SchemaError
+from singer_spark.errors import ProtocolError, SchemaError, SettingsError
 from singer_spark.names import table_name
 from singer_spark.plugin import SparkPlugin
 from singer_spark.session import isolated, open_session
@@ -32,8 +33,10 @@ from target_spark_delta.checkpoint import Checkpoints, is_resumable, state_of
 from target_spark_delta.commit import Commit
 from target_spark_delta.load import Destination, activate_version, load_segment
 from target_spark_delta.loader import Loader
+from target_spark_delta.manifest import remove_files
+from target_spark_delta.mapping import StreamMapping, mappings_of
 from target_spark_delta.messages import Message, MessageReader
-from target_spark_delta.settings import CONFIG_JSONSCHEMA, Settings
+from target_spark_delta.settings import CONFIG_JSONSCHEMA, Settings, map_problems
 from target_spark_delta.sink import SparkDeltaSink, destination_of
 from target_spark_delta.spool import Segment
 from target_spark_delta.validation import Validator
@@ -41,6 +44,9 @@ from target_spark_delta.validation import Validator
 logger = logging.getLogger(__name__)
 
 _SEGMENTS_AHEAD = 2
+# What all streams together may hold back: bytes on disk, in batches, and keys in memory.
+_OPEN_BATCHES = 4
+_MOST_KEYS = 1_500_000
 
 
 class RecordBeforeSchemaError(ProtocolError, RecordsWithoutSchemaException):
@@ -57,19 +63,32 @@ class TargetSparkDelta(SparkPlugin, Target):
     capabilities: ClassVar[list[CapabilitiesEnum]] = [
         PluginCapabilities.ABOUT,
         PluginCapabilities.ACTIVATE_VERSION,
+        PluginCapabilities.BATCH,
         PluginCapabilities.STRUCTURED_LOGGING,
+        PluginCapabilities.FLATTENING,
+        PluginCapabilities.STREAM_MAPS,
         TargetCapabilities.HARD_DELETE,
         TargetCapabilities.SOFT_DELETE,
         TargetCapabilities.TARGET_SCHEMA,
         TargetCapabilities.VALIDATE_RECORDS,
     ]
 
+    @override
+    @classmethod
+    def settings_problems(cls, config: Mapping[str, Any]) -> list[str]:
+        return [*super().settings_problems(config), *map_problems(config)]
+
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._settings = Settings.from_config(self.config)
+        config = dict(self.config)
+        if self.mapper.default_mapper_type is RemoveRecordTransform:
+            # The SDK's own mapper has taken this out of the settings.
+            config["stream_maps"] = {**config["stream_maps"], "__else__": None}
+        self._settings = Settings.from_config(config)
         self._pipeline = os.environ.get("SINGER_SPARK_PIPELINE")
         self._run_id = os.environ.get("SINGER_SPARK_RUN_ID") or str(uuid.uuid4())
         self._sinks: dict[str, SparkDeltaSink] = {}
+        self._routes: dict[str, list[SparkDeltaSink]] = {}
         self._schema_lines: dict[str, bytes] = {}
         self._segments: dict[int, Segment] = {}
         self._batches: dict[str, int] = {}
@@ -77,18 +96,27 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._checkpoints = Checkpoints()
         self._state: bytes | None = None
         self._state_line = 0
+        self._quarantined = 0
+        self._held_batches: list[tuple[SparkDeltaSink, Segment]] = []
+        self._urls = {self._settings.path}
         self._loader = Loader(self._engine, self._isolate, self._settings.parallelism)
         self.message_reader.on_tick = self._tick
         self.message_reader.on_failure = self._settle
 
     @functools.cached_property
     def _folder(self) -> Path:
-        folder = tempfile.mkdtemp(prefix=f"{self.name}-", dir=self._settings.temp_dir)
+        place = self._settings.temp_dir
+        try:
+            if place:
+                Path(place).mkdir(parents=True, exist_ok=True)
+            folder = tempfile.mkdtemp(prefix=f"{self.name}-", dir=place)
+        except OSError as error:
+            raise SettingsError(f"temp_dir cannot be written to: {error.strerror}") from error
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         return Path(folder)
 
     def _engine(self) -> SparkSession:
-        return open_session(self._settings.spark, urls=[self._settings.path])
+        return open_session(self._settings.spark, urls=sorted(self._urls))
 
     def _isolate(self, engine: SparkSession) -> SparkSession:
         session = isolated(engine)
@@ -102,54 +130,83 @@ class TargetSparkDelta(SparkPlugin, Target):
         body = message.body()
         if not message.stream or not isinstance(body.get("schema"), Mapping):
             raise ProtocolError(f"line {message.number}: a SCHEMA needs stream and schema")
-        destination, schema = destination_of(
-            message.stream, body["schema"], body.get("key_properties"), self._settings
-        )
-        self._check_table_names(message.stream)
+        keys = body.get("key_properties")
+        if self._settings.maps is None:
+            routes = [self._declare(message.stream, body["schema"], keys)]
+        else:
+            routes = [
+                self._declare(one.alias, one.mapped_schema, one.mapped_keys, one)
+                for one in mappings_of(self._settings.maps, message.stream, body["schema"], keys)
+            ]
+        self._routes[message.stream] = routes
         self._schema_lines[message.stream] = message.line
-        before = self._sinks.get(message.stream)
+
+    def _declare(
+        self,
+        stream: str,
+        schema: Mapping[str, Any],
+        keys: list[str] | None,
+        mapping: StreamMapping | None = None,
+    ) -> SparkDeltaSink:
+        destination = destination_of(stream, schema, keys, self._settings)
+        self._check_table_names(stream, mapping)
+        before = self._sinks.get(stream)
         if before and before.destination == destination and before.schema == schema:
-            return
+            return before
         if before:
+            self._submit_held_batches()
             self._flush(before, at_end=True)
-        self._sinks[message.stream] = self._new_sink(destination, schema, before)
+        sink = self._new_sink(destination, schema, before, mapping)
+        self._sinks[stream] = sink
+        return sink
 
     def _new_sink(
-        self, destination: Destination, schema: dict[str, Any], before: SparkDeltaSink | None
+        self,
+        destination: Destination,
+        schema: Mapping[str, Any],
+        before: SparkDeltaSink | None,
+        mapping: StreamMapping | None,
     ) -> SparkDeltaSink:
         validator = Validator(
             destination.stream, schema, destination.keys, full=self._settings.validate_records
         )
         sink = SparkDeltaSink(
-            destination, validator, schema, folder=self._folder, on_open=self._begin
+            destination,
+            validator,
+            schema,
+            mapping=mapping,
+            folder=self._folder,
+            on_open=self._begin,
         )
         if before:
             sink.last_line, sink.versions = before.last_line, before.versions
         return sink
 
-    def _check_table_names(self, stream: str) -> None:
-        folded = table_name(stream).lower()
-        for other in self._sinks:
-            if other != stream and table_name(other).lower() == folded:
+    def _check_table_names(self, stream: str, mapping: StreamMapping | None) -> None:
+        folded, source = table_name(stream).lower(), mapping.stream if mapping else stream
+        for other, sink in self._sinks.items():
+            is_same = (other, sink.source) == (stream, source)
+            if not is_same and table_name(other).lower() == folded:
                 raise SchemaError(
                     f"streams {other} and {stream} would share the table {folded}; "
                     "rename one of them in the tap"
                 )
 
-    def _sink(self, message: Message) -> SparkDeltaSink:
-        sink = self._sinks.get(message.stream)
-        if sink is None:
+    def _sinks_of(self, message: Message) -> list[SparkDeltaSink]:
+        sinks = self._routes.get(message.stream)
+        if sinks is None:
             raise RecordBeforeSchemaError(
                 f"line {message.number}: {message.type} of stream {message.stream!r} came before "
                 "its SCHEMA; look at the tap"
             )
-        return sink
+        return sinks
 
     @override
     def _process_record_message(self, message: Message) -> None:  # type: ignore[override]
-        sink = self._sinks.get(message.stream) or self._sink(message)
-        if sink.write(message):
-            self._flush(sink)
+        for sink in self._routes.get(message.stream) or self._sinks_of(message):
+            if sink.write(message):
+                for full in self._sinks.values() if self._settings.flush_all_streams else [sink]:
+                    self._flush(full)
 
     @override
     def _process_state_message(self, message: Message) -> None:  # type: ignore[override]
@@ -160,30 +217,54 @@ class TargetSparkDelta(SparkPlugin, Target):
             if sink.segment:
                 sink.segment.mark(self._state)
         self._checkpoints.hold(self._state)
+        self._submit_held_batches()
         self._release()
 
     @override
     def _process_activate_version_message(self, message: Message) -> None:  # type: ignore[override]
-        sink = self._sink(message)
+        if message.stream not in self._routes:
+            logger.warning(
+                "Line %d: stream %s has no SCHEMA yet, so its version is not activated",
+                message.number,
+                message.stream,
+            )
+            return
         if message.version is None:
             raise ProtocolError(f"line {message.number}: an ACTIVATE_VERSION needs a version")
         if not self._settings.process_activate_version:
             return
-        if message.version in sink.versions:
-            self._activate(sink, message.version)
-        else:
-            # It precedes its records, so acting now would empty the table until they are here.
-            self._waiting_versions[message.stream] = message.version
+        for sink in self._routes[message.stream]:
+            if message.version in sink.versions:
+                self._activate(sink, message.version)
+            else:
+                # It precedes its records, so acting now would empty the table until they are here.
+                self._waiting_versions[sink.destination.stream] = message.version
 
     @override
     def _process_batch_message(self, message: Message) -> None:  # type: ignore[override]
-        raise ProtocolError(
-            f"line {message.number}: BATCH messages are not taken; remove batch_config in the tap"
-        )
+        sinks = self._sinks_of(message)
+        self._urls.update(message.body().get("manifest") or ())
+        for sink in sinks:
+            segment = sink.take_batch(message)
+            if segment is None:
+                return
+            if sink.destination.appends:
+                # Exactly once, if its commit carries the STATE that speaks of it.
+                self._held_batches.append((sink, segment))
+            else:
+                self._flush(sink, at_end=True)
+                self._submit(sink, segment)
+
+    def _submit_held_batches(self) -> None:
+        held, self._held_batches = self._held_batches, []
+        for sink, segment in held:
+            segment.state = self._state
+            self._submit(sink, segment)
 
     @override
     def process_endofpipe(self) -> None:
         """Commit what is left, and release the last STATE."""
+        self._submit_held_batches()
         for sink in self._sinks.values():
             self._flush(sink, at_end=True)
         for stream, version in self._waiting_versions.items():
@@ -191,12 +272,17 @@ class TargetSparkDelta(SparkPlugin, Target):
         while self._loader.wait_for_one():
             self._collect()
         self._collect()
-        logger.info("%d batch(es) of %d stream(s)", sum(self._batches.values()), len(self._sinks))
+        logger.info(
+            "%d batch(es) of %d stream(s), %d record(s) quarantined",
+            sum(self._batches.values()),
+            len(self._sinks),
+            self._quarantined,
+        )
 
     def _activate_at_end(self, sink: SparkDeltaSink, version: int) -> None:
         stream = sink.destination.stream
         confirmed = self._state_line > sink.last_line and not is_resumable(
-            state_of(stream, self._state)
+            state_of(sink.source, self._state)
         )
         if confirmed or version not in sink.versions:
             self._activate(sink, version)
@@ -209,6 +295,7 @@ class TargetSparkDelta(SparkPlugin, Target):
             )
 
     def _activate(self, sink: SparkDeltaSink, version: int) -> None:
+        self._submit_held_batches()
         self._flush(sink, at_end=True)
         commit = Commit(
             pipeline=self._pipeline, run_id=self._run_id, stream=sink.destination.stream
@@ -226,9 +313,10 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._loader.warm_up()
 
     def _flush(self, sink: SparkDeltaSink, *, at_end: bool = False) -> None:
-        segment = sink.cut(at_end=at_end)
-        if segment is None:
-            return
+        if segment := sink.cut(at_end=at_end):
+            self._submit(sink, segment)
+
+    def _submit(self, sink: SparkDeltaSink, segment: Segment) -> None:
         destination = sink.destination
         stream = destination.stream
         self._batches[stream] = self._batches.get(stream, 0) + 1
@@ -239,19 +327,36 @@ class TargetSparkDelta(SparkPlugin, Target):
             stream=stream,
             batch=self._batches[stream],
             rows=segment.rows,
-            state=state_of(stream, segment.state or self._state),
+            state=state_of(sink.source, segment.state or self._state),
         )
         self._loader.submit(
             stream, segment.id, lambda spark: load_segment(spark, destination, segment, commit)
         )
         # Spooling runs ahead of the commits, but not without bound.
-        self._loader.wait(self._settings.parallelism * _SEGMENTS_AHEAD)
+        while self._loader.pending > self._settings.parallelism * _SEGMENTS_AHEAD:
+            self._loader.wait_for_one()
+            self._collect()
 
     def _tick(self) -> None:
         self._collect()
         for sink in self._sinks.values():
             if sink.is_due:
                 self._flush(sink)
+        self._keep_within_budget()
+
+    def _keep_within_budget(self) -> None:
+        """Commit the largest batches early when many streams together hold too much."""
+        waiting = [sink for sink in self._sinks.values() if sink.segment]
+        waiting.sort(key=lambda sink: sink.size)
+        total = sum(sink.size for sink in waiting)
+        keys = sum(sink.keys_held for sink in waiting)
+        while waiting and total > self._settings.batch_size_bytes * _OPEN_BATCHES:
+            sink = waiting.pop()
+            total -= sink.size
+            self._flush(sink)
+        for sink in sorted(waiting, key=lambda sink: -sink.keys_held):
+            if keys > _MOST_KEYS:
+                keys -= sink.forget_keys()
 
     def _collect(self) -> None:
         """Take note of what has been committed, release STATE, and raise what failed."""
@@ -260,8 +365,21 @@ class TargetSparkDelta(SparkPlugin, Target):
                 self._checkpoints.commit(number)
                 if segment := self._segments.pop(number, None):
                     segment.remove()
-                    logger.info("%s: %d record(s) loaded", segment.stream, segment.rows)
+                    self._quarantined += segment.rejected
+                    self._clean_up(segment)
+                    logger.info("%s: %d record(s) loaded", segment.stream, segment.loaded)
             self._release()
+
+    def _clean_up(self, segment: Segment) -> None:
+        """Remove the files of a BATCH message, unless another stream is still to read them."""
+        waiting = [*self._segments.values(), *(held for _, held in self._held_batches)]
+        manifests = [one.manifest for one in waiting if one.manifest]
+        if (
+            segment.manifest
+            and self._settings.clean_up_batch_files
+            and not any(one.line == segment.manifest.line for one in manifests)
+        ):
+            remove_files(segment.manifest.files)
 
     def _release(self) -> None:
         state = self._checkpoints.release()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +14,7 @@ from jsonschema.exceptions import best_match
 from jsonschema.validators import validator_for
 from pyspark.sql import types as T
 from singer_sdk.exceptions import MissingKeyPropertiesError
+from singer_sdk.singerlib import resolve_schema_references
 
 from singer_spark.errors import RecordError, SchemaError
 from singer_spark.typemap import to_spark_type
@@ -25,7 +28,15 @@ _NOT_FINITE = {"enum": ["NaN", "Infinity", "-Infinity"]}
 _CAST_FORMATS = {"date-time", "date", "time"}
 
 
-class MissingKeyError(RecordError, MissingKeyPropertiesError):
+class InvalidRecordError(RecordError):
+    """A record that its schema forbids; `reason` says why, without the place."""
+
+    def __init__(self, stream: str, number: int, reason: str) -> None:
+        super().__init__(f"stream {stream}, line {number}: {reason}")
+        self.reason = reason
+
+
+class MissingKeyError(InvalidRecordError, MissingKeyPropertiesError):
     """A record lacks a property of its key."""
 
 
@@ -45,8 +56,9 @@ class Validator:
         self._stream = stream
         self._keys = tuple(keys)
         self._warned: set[str] = set()
-        self._properties = frozenset((*schema["properties"], DELETED_AT))
-        self._never_null = tuple(key for key in keys if not _nullable(schema["properties"][key]))
+        properties = resolved_schema(schema)["properties"]
+        self._properties = frozenset((*properties, DELETED_AT))
+        self._never_null = tuple(key for key in keys if not nullable(properties[key]))
         rules = _rules(schema, keys) if full else {"required": list(keys)}
         self._rules = rules
         self._partial_rules = {**rules, "required": list(keys)}
@@ -63,9 +75,12 @@ class Validator:
 
     def check(self, raw: msgspec.Raw, number: int, *, partial: bool) -> tuple[dict[str, Any], bool]:
         """Return the record, decoded as far as needed, and whether it is a deletion."""
-        record = self._decode(raw)
+        try:
+            record = self._decode(raw)
+        except msgspec.ValidationError:
+            record = _decode_lossy(raw) if self._full else None
         if type(record) is not dict:
-            raise RecordError(f"stream {self._stream}, line {number}: the record is no object")
+            raise InvalidRecordError(self._stream, number, "the record is no object")
         deleted_at = record.get(DELETED_AT)
         is_deletion = deleted_at is not None and deleted_at != _NULL
         if not self._full:
@@ -91,32 +106,53 @@ class Validator:
                 raise self._missing_key(key, number)
         for key in self._never_null:
             if record[key] == _NULL:
-                raise RecordError(
-                    f"stream {self._stream}, line {number}: key property {key} is null, "
-                    "which its schema forbids; look at the tap"
-                )
+                reason = f"key property {key} is null, which its schema forbids; look at the tap"
+                raise InvalidRecordError(self._stream, number, reason)
 
     def _missing_key(self, key: str, number: int) -> MissingKeyError:
-        return MissingKeyError(
-            f"stream {self._stream}, line {number}: key property {key} is missing; look at the tap"
-        )
+        reason = f"key property {key} is missing; look at the tap"
+        return MissingKeyError(self._stream, number, reason)
 
-    def _explain(self, record: Mapping[str, Any], number: int, *, partial: bool) -> RecordError:
+    def _explain(
+        self, record: Mapping[str, Any], number: int, *, partial: bool
+    ) -> InvalidRecordError:
         for key in self._keys:
             if key not in record:
                 return self._missing_key(key, number)
-        rules = self._partial_rules if partial else self._rules
-        validator = validator_for(rules)
-        error = best_match(
-            validator(rules, format_checker=validator.FORMAT_CHECKER).iter_errors(record)
-        )
-        if error is None:
-            return RecordError(f"stream {self._stream}, line {number}: the record is not valid")
-        path = error.json_path.removeprefix("$").removeprefix(".") or "the record"
-        return RecordError(
-            f"stream {self._stream}, line {number}: {path} breaks the rule {error.validator}: "
-            f"{_shortened(error.message)}; fix the data or its schema"
-        )
+        path, rule, said = _broken_rule(self._partial_rules if partial else self._rules, record)
+        reason = f"{path} breaks the rule {rule}: {_shortened(said)}; fix the data or its schema"
+        return InvalidRecordError(self._stream, number, reason)
+
+
+def _decode_lossy(raw: msgspec.Raw) -> Any:
+    """Decode a record with numbers beyond every double; their column will judge them exactly."""
+    return msgspec.json.Decoder(float_hook=_nearest_double).decode(raw)
+
+
+def _nearest_double(text: str) -> float:
+    return max(-sys.float_info.max, min(float(text), sys.float_info.max))
+
+
+def _broken_rule(rules: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return where a record breaks which rule, and how."""
+    validator = validator_for(rules)
+    error = best_match(
+        validator(rules, format_checker=validator.FORMAT_CHECKER).iter_errors(record)
+    )
+    if error is not None:
+        path = error.json_path.removeprefix("$").removeprefix(".")
+        return path or "the record", str(error.validator), error.message
+    # A format that jsonschema checks only with packages that are not installed.
+    fast = jsonschema_rs.validator_for(dict(rules), validate_formats=True)
+    first = next(iter(fast.iter_errors(record)))
+    path = ".".join(map(str, first.instance_path))
+    return path or "the record", str(first.schema_path[-1]), first.message
+
+
+def resolved_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON Schema with its references replaced; one to itself becomes any value."""
+    resolved: dict[str, Any] = resolve_schema_references(copy.deepcopy(dict(schema)))
+    return resolved
 
 
 def _compiled(rules: Mapping[str, Any]) -> Callable[[Any], bool]:
@@ -127,12 +163,13 @@ def _shortened(text: str, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _nullable(schema: Any) -> bool:
+def nullable(schema: Any) -> bool:
+    """Say whether a JSON Schema allows null."""
     if not isinstance(schema, Mapping):
         return True
     options = schema.get("anyOf") or schema.get("oneOf") or ()
     kinds = schema.get("type", "null" if not options else ())
-    return "null" in kinds or any(map(_nullable, options))
+    return "null" in kinds or any(map(nullable, options))
 
 
 def _rules(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:

@@ -1,28 +1,22 @@
-"""SQL that turns a record's text into typed values, and refuses what does not fit.
+"""SQL that turns a record's text into typed values to any depth, and refuses what does not fit.
 
-Spark's own JSON types bend values without a word: 1.239 becomes 1.24 in a decimal(10,2), 1e400
-becomes Infinity, nanoseconds are cut, a bare number is taken for seconds since 1970. So every
-scalar is read as the exact text that stood in the record, and each type states here what it takes.
-Nothing here needs a running session.
+Every scalar is read as the exact text that stood in the record; `scalars` says what each type
+takes. Nothing here needs a running session.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 
 from pyspark.sql import types as T
 
 from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
+from target_spark_delta.scalars import scalar
 
-_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6}0*)?)?"
-_OFFSET = r" ?(Z|z|[+-][0-9]{2}(:?[0-9]{2}(:[0-9]{2})?)?)"
-_TIMESTAMP = f"^{_DATE}([T ]{_TIME}({_OFFSET})?)?$"
-_TIMESTAMP_NTZ = f"^{_DATE}([T ]{_TIME})?$"
-_DATE_ONLY = f"^{_DATE}([T ]00:00(:00([.]0+)?)?(Z|z|[+-]00:?00)?)?$"
-_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-_EXPONENT = r"^[+-]?([0-9]+)([.]([0-9]*))?[eE]([+-]?[0-9]{1,4})$"
+Refusal = Callable[[str, T.DataType, str], str]
 
 
 def wire_type(datatype: T.DataType) -> T.DataType:
@@ -36,44 +30,139 @@ def wire_type(datatype: T.DataType) -> T.DataType:
     return T.StringType()
 
 
-def typed(text: str, declared: T.DataType, target: T.DataType, path: str) -> str:
-    """Return SQL for the value of a column; a value that does not fit raises an error.
+def typed(text: str, declared: T.DataType, target: T.DataType, path: str, line: str | None) -> str:
+    """Return SQL for the value of a column.
 
     Args:
         text: SQL of the column as read, of type `wire_type(declared)`.
         declared: The type that the stream's schema declares.
         target: The type of the table's column, which may be wider and have more fields.
         path: The column's name, for the message.
+        line: SQL of the record's line, for the error that a value which does not fit raises; None
+            to raise none and make it null, see `misfit`.
     """
-    return _typed(text, declared, target, path, count())
+    refuse = _nulled if line is None else partial(_raised, line)
+    return _typed(text, declared, target, path, refuse, count())
+
+
+def misfit(text: str, value: str, declared: T.DataType, target: T.DataType, path: str) -> str:
+    """Return SQL that tells why a column's text has become no value, null where it has.
+
+    Args:
+        text: SQL of the column as read.
+        value: SQL of what `typed` made of it, without raising.
+        declared: The type that the stream's schema declares.
+        target: The type of the table's column.
+        path: The column's name, for the message.
+    """
+    return _misfit(text, value, declared, target, path, count())
 
 
 def _typed(
-    text: str, declared: T.DataType, target: T.DataType, path: str, variables: count[int]
+    text: str,
+    declared: T.DataType,
+    target: T.DataType,
+    path: str,
+    refuse: Refusal,
+    variables: count[int],
 ) -> str:
     if isinstance(declared, T.StructType) and isinstance(target, T.StructType):
-        return _typed_struct(text, declared, target, path, variables)
+        return _typed_struct(text, declared, target, path, refuse, variables)
     if isinstance(declared, T.ArrayType) and isinstance(target, T.ArrayType):
         item = f"v{next(variables)}"
         types = declared.elementType, target.elementType
-        element = _typed(item, *types, f"{path}[]", variables)
+        element = _typed(item, *types, f"{path}[]", refuse, variables)
         return text if element == item else f"transform({text}, {item} -> {element})"
     if isinstance(declared, T.MapType) and isinstance(target, T.MapType):
         key, value = f"k{next(variables)}", f"v{next(variables)}"
-        entry = _typed(value, declared.valueType, target.valueType, f"{path}{{}}", variables)
+        types = declared.valueType, target.valueType
+        entry = _typed(value, *types, f"{path}{{}}", refuse, variables)
         return text if entry == value else f"transform_values({text}, ({key}, {value}) -> {entry})"
     if isinstance(target, T.StringType):
         return text
-    refusal = (
-        f"raise_error(concat('line ', `#`, {literal(f': {path}: ')}, "
+    refusal = refuse(text, target, path)
+    return f"if({text} is null, null, coalesce({scalar(text, target)}, {refusal}))"
+
+
+def _nulled(*_: object) -> str:
+    return "null"
+
+
+def _raised(line: str, text: str, target: T.DataType, path: str) -> str:
+    return raised(line, _reason(text, target, path))
+
+
+def raised(line: str, reason: str) -> str:
+    """Return SQL that raises an error with its reason, both SQL."""
+    return f"raise_error(concat('line ', {line}, ': ', {reason}))"
+
+
+def _reason(text: str, target: T.DataType, path: str) -> str:
+    return (
+        f"concat({literal(f'{path}: ')}, "
         f"if(length({text}) > 60, concat(left({text}, 60), '…'), {text}), "
-        f"{literal(f' does not fit {target.simpleString()}')}))"
+        f"{literal(f' does not fit {target.simpleString()}')})"
     )
-    return f"if({text} is null, null, coalesce({_scalar(text, target)}, {refusal}))"
+
+
+def _misfit(
+    text: str,
+    value: str,
+    declared: T.DataType,
+    target: T.DataType,
+    path: str,
+    variables: count[int],
+) -> str:
+    if isinstance(declared, T.StructType) and isinstance(target, T.StructType):
+        known = {field.name.lower(): field for field in target}
+        reasons = []
+        for field in declared:
+            column = known[field.name.lower()]
+            texts = f"{text}.{quote(field.name)}", f"{value}.{quote(column.name)}"
+            types = field.dataType, column.dataType
+            reasons.append(_misfit(*texts, *types, f"{path}.{column.name}", variables))
+        return first_of(reasons)
+    if isinstance(declared, T.ArrayType) and isinstance(target, T.ArrayType):
+        types = declared.elementType, target.elementType
+        return _misfit_of_items(text, value, *types, f"{path}[]", variables)
+    if isinstance(declared, T.MapType) and isinstance(target, T.MapType):
+        items = f"map_values({text})", f"map_values({value})"
+        types = declared.valueType, target.valueType
+        return _misfit_of_items(*items, *types, f"{path}{{}}", variables)
+    if isinstance(target, T.StringType):
+        return "null"
+    return f"if({text} is not null and {value} is null, {_reason(text, target, path)}, null)"
+
+
+def _misfit_of_items(
+    texts: str,
+    values: str,
+    declared: T.DataType,
+    target: T.DataType,
+    path: str,
+    variables: count[int],
+) -> str:
+    text, value, found = (f"{letter}{next(variables)}" for letter in "tvm")
+    reason = _misfit(text, value, declared, target, path, variables)
+    if reason == "null":
+        return reason
+    reasons = f"zip_with({texts}, {values}, ({text}, {value}) -> {reason})"
+    return f"get(filter({reasons}, {found} -> {found} is not null), 0)"
+
+
+def first_of(reasons: list[str]) -> str:
+    """Return SQL for the first reason that is not null."""
+    given = [reason for reason in reasons if reason != "null"]
+    return f"coalesce({', '.join(given)})" if given else "null"
 
 
 def _typed_struct(
-    text: str, declared: T.StructType, target: T.StructType, path: str, variables: count[int]
+    text: str,
+    declared: T.StructType,
+    target: T.StructType,
+    path: str,
+    refuse: Refusal,
+    variables: count[int],
 ) -> str:
     given = {field.name.lower(): field for field in declared}
     members = []
@@ -84,85 +173,6 @@ def _typed_struct(
         else:
             member = f"{text}.{quote(origin.name)}"
             types = origin.dataType, field.dataType
-            value = _typed(member, *types, f"{path}.{field.name}", variables)
+            value = _typed(member, *types, f"{path}.{field.name}", refuse, variables)
         members.append(f"{literal(field.name)}, {value}")
     return f"if({text} is null, null, named_struct({', '.join(members)}))"
-
-
-def _scalar(text: str, datatype: T.DataType) -> str:
-    """Return SQL for the value of a text that is not null, null where it does not fit.
-
-    Each type first tries the usual spellings, which are told by their length and a few places,
-    and only then pays for a regular expression.
-    """
-    name = datatype.simpleString()
-    if isinstance(datatype, T.BooleanType):
-        return f"case {text} when 'true' then true when 'false' then false end"
-    if isinstance(datatype, T.IntegralType):
-        exact = _exact(text, 38, 0)
-        return f"coalesce(try_cast({text} as {name}), try_cast({exact} as {name}))"
-    if isinstance(datatype, T.DecimalType):
-        return _exact(text, datatype.precision, datatype.scale)
-    if isinstance(datatype, (T.FloatType, T.DoubleType)):
-        return _floating(text, name)
-    if isinstance(datatype, T.BinaryType):
-        return f"if({text} rlike r'{_BASE64}', try_to_binary({text}, 'base64'), null)"
-    spellings: dict[type[T.DataType], tuple[str, str]] = {
-        T.DateType: (f"length({text}) = 10 and {_is(text, 5, '-')}", _DATE_ONLY),
-        T.TimestampType: (
-            f"{_is(text, 5, '-')} and {_is(text, 8, '-')} and {_is(text, 14, ':')} "
-            f"and not ({_is(text, 20, '.')} and {_is_digit(text, 27)})",
-            _TIMESTAMP,
-        ),
-        T.TimestampNTZType: (
-            f"length({text}) = 26 and {_is(text, 20, '.')} and {_is_digit(text, 21)} "
-            f"and try_cast(substring({text}, 21, 6) as int) is not null",
-            _TIMESTAMP_NTZ,
-        ),
-    }
-    usual, pattern = spellings[type(datatype)]
-    other = f"left({text}, 10)" if isinstance(datatype, T.DateType) else f"upper({text})"
-    return (
-        f"coalesce(if({usual}, try_cast({text} as {name}), null), "
-        f"if({text} rlike r'{pattern}', try_cast({other} as {name}), null))"
-    )
-
-
-def _is(text: str, place: int, char: str) -> str:
-    return f"substring({text}, {place}, 1) = '{char}'"
-
-
-def _is_digit(text: str, place: int) -> str:
-    return f"substring({text}, {place}, 1) between '0' and '9'"
-
-
-def _exact(text: str, precision: int, scale: int) -> str:
-    """Return SQL for a decimal, null where digits would be lost."""
-    value = f"try_cast({text} as decimal({precision},{scale}))"
-    point = f"instr({text}, '.')"
-    usual = (
-        f"({point} = 0 or length({text}) - {point} <= {scale}) "
-        f"and instr({text}, 'e') = 0 and instr({text}, 'E') = 0"
-    )
-    plain = f"r'^[+-]?[0-9]+([.][0-9]{{0,{scale}}}0*)?$'"
-    # The digits after the point that an exponent leaves over, zeros at the end not counted.
-    part = f"regexp_extract({text}, r'{_EXPONENT}', "
-    digits = f"concat({part}1), {part}3))"
-    needed = (
-        f"length({part}3)) - (length({digits}) - length(rtrim('0', {digits}))) "
-        f"- cast({part}4) as int)"
-    )
-    return (
-        f"case when {usual} then {value} when {text} rlike {plain} then {value} "
-        f"when {text} rlike r'{_EXPONENT}' and {needed} <= {scale} then {value} end"
-    )
-
-
-def _floating(text: str, name: str) -> str:
-    """Return SQL for a double: no overflow, and none of Java's own spellings (1.5d, 0x1p3)."""
-    value = f"try_cast({text} as {name})"
-    return (
-        f"case when abs({value}) < {name}('Infinity') and right({text}, 1) <= '9' "
-        f"and instr({text}, 'x') = 0 and instr({text}, 'X') = 0 then {value} "
-        f"when {text} in ('NaN', 'Infinity', '-Infinity') then {value} end"
-    )

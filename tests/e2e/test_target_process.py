@@ -32,6 +32,17 @@ def load(lake, tmp_path):
     return load
 
 
+def start(config):
+    """Start the target with its input open."""
+    return subprocess.Popen(
+        [TARGET, "--config", config],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
 def users(*ids):
     return [record("users", {"id": number, "name": f"user {number}"}) for number in ids]
 
@@ -86,6 +97,13 @@ def test_all_that_is_wrong_with_the_settings_is_said_at_once(tmp_path):
     assert "s3cret" not in done.stderr
 
 
+def test_a_spool_folder_is_made_or_refused_in_one_line(load, lake, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = load(USERS, *users(1), temp_dir=str(tmp_path / "file" / "spool"))
+    assert done.returncode == 78
+    assert only_line(done.stderr) == "Error: temp_dir cannot be written to: Not a directory"
+
+
 def test_without_java_one_line_tells_what_to_install(lake, tmp_path):
     path = write_json(tmp_path / "target.json", lake.config)
     messages = lines([USERS, *users(1)])
@@ -116,13 +134,7 @@ def test_what_the_jvm_prints_never_reaches_standard_output(lake, load):
 
 def test_after_a_kill_the_run_from_the_last_state_completes_the_table(lake, tmp_path):
     path = write_json(tmp_path / "target.json", {**lake.config, "batch_size_rows": 10})
-    started = subprocess.Popen(
-        [TARGET, "--config", path],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    started = start(path)
     for first in (0, 10):
         started.stdin.write(lines([USERS, *users(*range(first, first + 10)), state(first + 10)]))
         started.stdin.flush()
@@ -141,9 +153,7 @@ def test_after_a_kill_the_run_from_the_last_state_completes_the_table(lake, tmp_
 
 def test_a_signal_ends_it_with_its_own_code_and_no_state(lake, tmp_path):
     path = write_json(tmp_path / "target.json", lake.config)
-    started = subprocess.Popen(
-        [TARGET, "--config", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    started = start(path)
     started.stdin.write(lines([state({"ready": 1}), USERS, *users(1), state({"at": 1})]))
     started.stdin.flush()
     assert started.stdout.readline() == '{"ready": 1}\n'
@@ -154,13 +164,7 @@ def test_a_signal_ends_it_with_its_own_code_and_no_state(lake, tmp_path):
 
 def test_a_slow_stream_is_committed_while_its_pipe_stays_open(lake, tmp_path):
     path = write_json(tmp_path / "target.json", {**lake.config, "batch_wait_seconds": 0.5})
-    started = subprocess.Popen(
-        [TARGET, "--config", path],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    started = start(path)
     started.stdin.write(lines([USERS, *users(1), state({"at": 1})]))
     started.stdin.flush()
     assert started.stdout.readline() == '{"at": 1}\n', "released while the input is still open"

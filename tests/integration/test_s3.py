@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import boto3
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from moto.server import ThreadedMotoServer
 
-from tests.support.commands import QUICK, command, run
+from tests.support.commands import QUICK, command, run, write_json
+from tests.support.singer import Loaded, batch, lines, schema, state
 
 AWS = {
     "AWS_ACCESS_KEY_ID": "the-key",
@@ -72,3 +76,33 @@ def test_a_pipeline_keeps_tables_and_state_in_a_bucket(endpoint, tmp_path, monke
     table = DeltaTable("s3://shop-lake/bronze/orders", storage_options=options)
     assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3]
     assert "the-secret" not in first.stderr + first.stdout
+
+
+def test_batch_files_in_a_bucket_are_read_and_cleaned_up(endpoint, tmp_path, monkeypatch):
+    for name, value in {**AWS, "AWS_ENDPOINT_URL": endpoint}.items():
+        monkeypatch.setenv(name, value)
+    s3 = boto3.client("s3")
+    s3.create_bucket(
+        Bucket="batches", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
+    )
+    packed = gzip.compress(b'{"id": 1, "name": "a"}\n{"id": 2, "name": "b"}\n')
+    s3.put_object(Bucket="batches", Key="in/1.json.gz", Body=packed)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": [2, 3], "name": ["c", "d"]}), sink)
+    s3.put_object(Bucket="batches", Key="in/2.parquet", Body=sink.getvalue().to_pybytes())
+
+    lake = Loaded(tmp_path / "lake", **QUICK, clean_up_batch_files=True)
+    config = write_json(tmp_path / "target.json", lake.config)
+    properties = {"id": {"type": "integer"}, "name": {"type": "string"}}
+    messages = lines(
+        [
+            schema("items", properties, ["id"]),
+            batch("items", "s3://batches/in/1.json.gz", compression="gzip"),
+            batch("items", "s3a://batches/in/2.parquet", kind="parquet"),
+            state(1),
+        ]
+    )
+    done = run(command("target-spark-delta"), "--config", config, input=messages)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    assert {row["id"]: row["name"] for row in lake.rows("items")} == {1: "a", 2: "c", 3: "d"}
+    assert "Contents" not in s3.list_objects_v2(Bucket="batches")

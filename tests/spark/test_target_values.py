@@ -10,9 +10,9 @@ from pyspark.sql import types as T
 
 from singer_spark.errors import RecordError
 from singer_spark.typemap import to_json_schema
-from target_spark_delta import frame
+from target_spark_delta import reading
 from target_spark_delta.load import Destination
-from target_spark_delta.values import _scalar
+from target_spark_delta.scalars import scalar
 from tests.support.singer import record, schema
 
 UTC = dt.timezone.utc
@@ -103,7 +103,7 @@ REFUSED = {
 
 def _values(spark, datatype, texts):
     frame = spark.createDataFrame([(text,) for text in texts], "t string")
-    return frame.selectExpr(f"{_scalar('t', datatype)} as v").toArrow()["v"].to_pylist()
+    return frame.selectExpr(f"{scalar('t', datatype)} as v").toArrow()["v"].to_pylist()
 
 
 @pytest.mark.parametrize("datatype", ACCEPTED, ids=lambda t: t.simpleString())
@@ -237,7 +237,7 @@ def test_every_spark_type_goes_through_its_json_schema_unchanged(lake):
 def test_segments_reach_a_spark_that_does_not_share_this_disk(lake, monkeypatch):
     staging = lake.root / "_singer_spark" / "spool"
     monkeypatch.setattr(Destination, "staging", property(lambda _: staging.as_uri()))
-    monkeypatch.setattr(frame, "_PIECE_BYTES", 200)
+    monkeypatch.setattr(reading, "_PIECE_BYTES", 200)
     properties = {"id": {"type": "integer"}, "free": {"type": "object"}}
     raw = '{"type":"RECORD","stream":"s","record":{"id":%d,"free":{"é":1.10}}}\n'
     lake.load(schema("s", properties, ["id"]), *(raw % number for number in range(20)))

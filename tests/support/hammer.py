@@ -44,7 +44,7 @@ def count(store, barrier, seconds):
     done = {"counted": 0, "locked": 0, "reads": 0, "errors": []}
     barrier.wait(60)
     until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    while time.monotonic() < until or (not done["locked"] and time.monotonic() < until + 60):
         try:
             done["counted"] += _raise_counter(store)
             done["locked"] += _raise_state(store)
@@ -53,8 +53,6 @@ def count(store, barrier, seconds):
             done["reads"] += 1
         except StateError as error:
             done["errors"].append(error.message)
-    while not done["locked"] and time.monotonic() < until + 90:
-        done["locked"] += _raise_state(store)
     return done
 
 

@@ -13,6 +13,8 @@ from deltalake import DeltaTable, QueryBuilder
 
 from target_spark_delta.target import TargetSparkDelta
 
+DATA = Path(__file__).parents[1] / "data"
+
 
 def schema(stream: str, properties: dict[str, Any], keys: list[str] | None = None, **more: Any):
     message = {"type": "SCHEMA", "stream": stream, "schema": {"properties": properties, **more}}
@@ -21,6 +23,11 @@ def schema(stream: str, properties: dict[str, Any], keys: list[str] | None = Non
 
 def record(stream: str, values: dict[str, Any], **more: Any):
     return {"type": "RECORD", "stream": stream, "record": values, **more}
+
+
+def batch(stream: str, *files: str, kind: str = "jsonl", compression: str = "none", **more: Any):
+    encoding = {"format": kind, "compression": compression}
+    return {"type": "BATCH", "stream": stream, "encoding": encoding, "manifest": files, **more}
 
 
 def state(value: Any):
@@ -34,6 +41,11 @@ def activate(stream: str, version: int):
 def lines(messages) -> str:
     """Write messages as lines; a text stands for itself."""
     return "".join(m if isinstance(m, str) else json.dumps(m) + "\n" for m in messages)
+
+
+def data(name: str) -> str:
+    """Return the messages of a file."""
+    return (DATA / f"{name}.singer").read_text(encoding="utf-8")
 
 
 class Loaded:

@@ -1,0 +1,219 @@
+"""BATCH files of Parquet: columns that have the table's types are taken as they are.
+
+Any other column goes through its text, as if it stood in a RECORD, so that the same values fit and
+the same are refused. Nothing leaves the JVM.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from singer_spark.datatype import to_ddl
+from singer_spark.errors import DataError, RecordError
+from singer_spark.names import literal, quote
+from singer_spark.session import SPARK_ERRORS
+from target_spark_delta.batch_lines import FILE_PLACES
+from target_spark_delta.frame import TABLE_VERSION, Shape
+from target_spark_delta.manifest import Manifest
+from target_spark_delta.reading import Records, wire_fields, wire_schema
+from target_spark_delta.spool import CARRIED, LINE_NUMBER, Segment
+from target_spark_delta.validation import DELETED_AT
+from target_spark_delta.values import wire_type
+
+logger = logging.getLogger(__name__)
+
+_JSON_OPTIONS = (
+    "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", "
+    "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
+)
+
+
+def open_files(spark: SparkSession, manifest: Manifest, files: Sequence[str]) -> list[DataFrame]:
+    """Open the files, each with the schema it has; `#` orders their rows as they stand."""
+    return [_open(spark, manifest, index, file) for index, file in enumerate(files)]
+
+
+def _open(spark: SparkSession, manifest: Manifest, index: int, file: str) -> DataFrame:
+    name = (
+        f"stream {manifest.rules.stream}, line {manifest.line}: BATCH file {manifest.files[index]}"
+    )
+    try:
+        frame = spark.read.parquet(file)
+    except SPARK_ERRORS as error:
+        said = str(error).splitlines()[0][:200]
+        raise DataError(f"{name} cannot be read as Parquet ({said}); look at the tap") from error
+    if missing := [key for key in manifest.rules.keys if key not in frame.columns]:
+        raise RecordError(f"{name} lacks the key {', '.join(missing)}; look at the tap")
+    declared = {*manifest.rules.schema["properties"], DELETED_AT, TABLE_VERSION}
+    if unknown := sorted(set(frame.columns) - declared):
+        logger.warning("%s: left out, because its SCHEMA lacks it: %s", name, ", ".join(unknown))
+    number = F.lit(index * FILE_PLACES) + F.col("_metadata.row_index")
+    return frame.select("*", number.alias(LINE_NUMBER))
+
+
+def note_facts(segment: Segment, manifest: Manifest, frames: Sequence[DataFrame]) -> None:
+    """Count the rows, the deletions among them and those that have a version."""
+    facts = functools.reduce(
+        DataFrame.unionAll,
+        (
+            frame.selectExpr(
+                f"{_deleted_at(frame)} is not null as deleted",
+                f"{_version(frame, manifest)} is not null as versioned",
+            )
+            for frame in frames
+        ),
+    ).selectExpr("count(*)", "count_if(deleted)", "count_if(versioned)")
+    rows, deletions, versioned = (column[0].as_py() for column in facts.toArrow().columns)
+    segment.rows = rows
+    segment.has_deletions = deletions > 0
+    segment.is_partial = segment.has_deletions or manifest.rules.partial
+    segment.has_versions = versioned > 0
+
+
+def typed_records(manifest: Manifest, frames: Sequence[DataFrame], shape: Shape) -> Records:
+    """Read the files as the records of a segment."""
+    exact = frozenset.intersection(*(_exact(frame, shape) for frame in frames))
+    record = [
+        T.StructField(
+            field.name,
+            _type_in(shape.table, field) if field.name in exact else wire_type(field.dataType),
+        )
+        for field in wire_fields(shape)
+    ]
+    wire = [_wire(frame, manifest, T.StructType(record), exact) for frame in frames]
+    texts = [
+        frame.selectExpr(f"{as_json(frame)} as record", quote(LINE_NUMBER)) for frame in frames
+    ]
+    return Records(
+        wire=functools.reduce(DataFrame.unionAll, wire),
+        texts=functools.reduce(DataFrame.unionAll, texts),
+        shape=shape,
+        exact=exact,
+        needed=manifest.rules.needed,
+        line=str(manifest.line),
+    )
+
+
+def as_texts(manifest: Manifest, frames: Sequence[DataFrame]) -> DataFrame:
+    """Turn the rows into JSON, for rules and maps that only know records."""
+    return functools.reduce(
+        DataFrame.unionAll,
+        (
+            frame.selectExpr(
+                quote(LINE_NUMBER),
+                f"{literal(manifest.files[index])} as file",
+                f"cast({as_json(frame)} as binary) as text",
+            )
+            for index, frame in enumerate(frames)
+        ),
+    )
+
+
+def as_json(frame: DataFrame) -> str:
+    """Return SQL for a row as JSON, without what is null: nothing tells it from absent."""
+    columns = [name for name in frame.columns if name != LINE_NUMBER]
+    return f"to_json(struct({', '.join(map(quote, columns))}), {_JSON_OPTIONS})"
+
+
+def _type_in(table: T.StructType, field: T.StructField) -> T.DataType:
+    types = {column.name.lower(): column.dataType for column in table}
+    return types.get(field.name.lower(), field.dataType)
+
+
+def _exact(frame: DataFrame, shape: Shape) -> frozenset[str]:
+    """Name the columns whose values need no conversion."""
+    types = {field.name: field.dataType for field in frame.schema}
+    return frozenset(
+        field.name
+        for field in wire_fields(shape)
+        if field.name in types and to_ddl(types[field.name]) == to_ddl(_type_in(shape.table, field))
+    )
+
+
+def _wire(
+    frame: DataFrame, manifest: Manifest, record: T.StructType, exact: frozenset[str]
+) -> DataFrame:
+    types = {field.name: field.dataType for field in frame.schema}
+    members = []
+    for field in record:
+        if field.name not in types:
+            value = f"cast(null as {to_ddl(field.dataType)})"
+        elif field.name in exact:
+            value = quote(field.name)
+        else:
+            value = as_wire(quote(field.name), types[field.name], field.dataType)
+        members.append(f"{literal(field.name)}, {value}")
+    carried = ", ".join(
+        f"if({quote(name)} is null, null, {literal(name)})" for name in types if name != LINE_NUMBER
+    )
+    whole = "false" if manifest.rules.partial else f"{_deleted_at(frame)} is null"
+    extracted = "null" if manifest.extracted_at is None else literal(manifest.extracted_at)
+    columns = {
+        LINE_NUMBER: quote(LINE_NUMBER),
+        CARRIED: f"if({whole}, null, array_compact(array({carried})))",
+        "@": str(manifest.received_at),
+        "time_extracted": extracted,
+        "version": _version(frame, manifest),
+        "record": f"named_struct({', '.join(members)})",
+    }
+    return frame.selectExpr(
+        *(
+            f"cast({columns.get(field.name, 'null')} as {to_ddl(field.dataType)}) "
+            f"as {quote(field.name)}"
+            for field in wire_schema(record)
+        )
+    )
+
+
+def _deleted_at(frame: DataFrame) -> str:
+    return quote(DELETED_AT) if DELETED_AT in frame.columns else "null"
+
+
+def _version(frame: DataFrame, manifest: Manifest) -> str:
+    if TABLE_VERSION in frame.columns:
+        return quote(TABLE_VERSION)
+    return "null" if manifest.version is None else str(manifest.version)
+
+
+def as_wire(value: str, source: T.DataType, wire: T.DataType) -> str:
+    """Return SQL for a value in the shape in which a RECORD's would be read."""
+    if isinstance(source, T.StructType) and isinstance(wire, T.StructType):
+        known = {field.name: field.dataType for field in source}
+        members = ", ".join(
+            f"{literal(field.name)}, "
+            + (
+                as_wire(f"{value}.{quote(field.name)}", known[field.name], field.dataType)
+                if field.name in known
+                else f"cast(null as {to_ddl(field.dataType)})"
+            )
+            for field in wire
+        )
+        return f"if({value} is null, null, named_struct({members}))"
+    if isinstance(source, T.ArrayType) and isinstance(wire, T.ArrayType):
+        item = as_wire("x", source.elementType, wire.elementType)
+        return f"transform({value}, x -> {item})"
+    if isinstance(source, T.MapType) and isinstance(wire, T.MapType):
+        entry = as_wire("y", source.valueType, wire.valueType)
+        return f"transform_values({value}, (x, y) -> {entry})"
+    if not isinstance(wire, T.StringType):
+        message = literal(f"a column of type {source.simpleString()} stands where the schema ")
+        return f"raise_error(concat({message}, 'declares something else'))"
+    return _text_of(type(source))(value)
+
+
+def _text_of(source: type[T.DataType]) -> Callable[[str], str]:
+    """Return what makes the text of a value, as a RECORD would have it."""
+    if source in (T.StructType, T.ArrayType, T.MapType):
+        return lambda value: f"to_json({value}, {_JSON_OPTIONS})"
+    if source is T.BinaryType:
+        return lambda value: f"base64({value})"
+    if source is T.TimestampType:
+        # An instant; a column without a zone must not take it.
+        return lambda value: f"concat(replace(cast({value} as string), ' ', 'T'), '+00:00')"
+    return lambda value: f"cast({value} as string)"

@@ -1,0 +1,180 @@
+"""A BATCH message: which files it names, and where Spark finds them. No Spark here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from singer_spark.errors import ProtocolError
+from target_spark_delta.mapping import StreamMapping
+from target_spark_delta.validation import nullable
+
+logger = logging.getLogger(__name__)
+
+FORMATS = ("jsonl", "parquet")
+_GZIP = b"\x1f\x8b"
+_S3 = ("s3", "s3a")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Files of records of one stream.
+
+    Args:
+        files: Their URLs, in the order of the records.
+        format: jsonl or parquet.
+        line: The line of the message, for messages.
+        version: The version of the stream that they belong to.
+        extracted_at: When they were extracted, as text.
+        received_at: When the message came, in microseconds.
+        rules: What the records must satisfy.
+    """
+
+    files: tuple[str, ...]
+    format: str
+    line: int
+    version: int | None = None
+    extracted_at: str | None = None
+    received_at: int = 0
+    rules: Rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the records of a stream must satisfy, in a form that travels to other processes."""
+
+    stream: str
+    schema: Mapping[str, Any]
+    keys: Sequence[str]
+    full: bool
+    partial: bool
+    mapping: StreamMapping | None = None
+
+    @property
+    def needed(self) -> list[str]:
+        """Name what must be there and must not be null."""
+        properties, required = self.schema["properties"], self.schema.get("required", ())
+        names = dict.fromkeys([*self.keys, *(required if self.full else ())])
+        return [name for name in names if name in properties and not nullable(properties[name])]
+
+    @property
+    def only_types(self) -> bool:
+        """Say whether columns of the right types need no look at each record, nulls aside."""
+        top = {name: part for name, part in self.schema.items() if name != "required"}
+        return not self.mapping and (not self.full or has_only_types(top))
+
+
+_TYPE_KEYWORDS = {
+    "type",
+    "properties",
+    "items",
+    "format",
+    "multipleOf",
+    "precision",
+    "scale",
+    "contentEncoding",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "$schema",
+    "$id",
+    "$comment",
+}
+_TYPE_FORMATS = {"date-time", "date", "time", "singer.decimal", "x-singer.decimal"}
+
+
+def has_only_types(schema: Any) -> bool:
+    """Say whether a JSON Schema states types and nothing else that could be broken."""
+    if not isinstance(schema, Mapping):
+        return schema is not False
+    alternatives = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    children = [*schema.get("properties", {}).values(), schema.get("items", True), *alternatives]
+    return (
+        all(
+            name in _TYPE_KEYWORDS or name in ("anyOf", "oneOf") or name.startswith("x-")
+            for name in schema
+            if name != "additionalProperties" or schema[name] is False
+        )
+        and schema.get("format", "date") in _TYPE_FORMATS
+        and len([one for one in alternatives if one != {"type": "null"}]) <= 1
+        and all(map(has_only_types, children))
+    )
+
+
+def parse_manifest(body: Mapping[str, Any], line: int) -> tuple[tuple[str, ...], str]:
+    """Return the files and the format that a BATCH message names."""
+    encoding = body.get("encoding")
+    kind = encoding.get("format") if isinstance(encoding, Mapping) else None
+    if kind not in FORMATS:
+        raise ProtocolError(
+            f"line {line}: a BATCH of format {kind!r} cannot be read, only of "
+            f"{' and '.join(FORMATS)}; set batch_config.encoding in the tap"
+        )
+    files = body.get("manifest")
+    if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+        raise ProtocolError(f"line {line}: a BATCH needs a manifest, the list of its files")
+    for file in files:
+        if (path := local_path(file)) and not path.exists():
+            raise ProtocolError(f"line {line}: BATCH file {file} does not exist; look at the tap")
+    return tuple(files), kind
+
+
+def local_path(url: str) -> Path | None:
+    """Return the path of a file on this machine, None where the URL leads elsewhere."""
+    parts = urlparse(url)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return None if parts.scheme else Path(url)
+
+
+def readable_files(manifest: Manifest, folder: Path, *, shares_disk: bool) -> list[str]:
+    """Return the files under names that Spark can read.
+
+    Spark tells gzip by the name, takes some characters for patterns and overlooks files whose name
+    begins with `_` or `.`; so a file on this machine gets a link that says what it is.
+    """
+    names = []
+    for index, url in enumerate(manifest.files):
+        path = local_path(url)
+        if path is None or not shares_disk or path.is_dir():
+            names.append(f"s3a{url[url.index(':') :]}" if urlparse(url).scheme in _S3 else url)
+            continue
+        link = folder / f"{index}.{manifest.format}{'.gz' if _is_gzip(path, manifest) else ''}"
+        link.symlink_to(path.resolve())
+        names.append(str(link))
+    return names
+
+
+def _is_gzip(path: Path, manifest: Manifest) -> bool:
+    if manifest.format != "jsonl":
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_GZIP)) == _GZIP
+
+
+def remove_files(files: Sequence[str]) -> None:
+    """Remove files whose rows are committed; one that stays is only told of."""
+    # Spark's workers import this module too, and need no S3 client.
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    for url in files:
+        try:
+            _remove(url)
+        except (OSError, BotoCoreError, ClientError) as error:
+            logger.warning("BATCH file %s could not be removed: %s", url, error)
+
+
+def _remove(url: str) -> None:
+    import boto3
+
+    if path := local_path(url):
+        path.unlink(missing_ok=True)
+    elif (parts := urlparse(url)).scheme in _S3:
+        boto3.client("s3").delete_object(Bucket=parts.netloc, Key=parts.path.lstrip("/"))
+    else:
+        logger.warning("BATCH file %s stays: only local files and S3 are cleaned up", url)

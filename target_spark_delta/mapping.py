@@ -1,0 +1,125 @@
+"""Stream maps and flattening: the lane that records take when they must be changed on the way.
+
+The SDK's own mapper decides; here records are decoded and encoded around it without bending a
+number: decimals stay decimals, whole numbers stay as long as they are.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from singer_sdk.exceptions import MapExpressionError, StreamMapConfigError
+from singer_sdk.mapper import PluginMapper, RemoveRecordTransform, StreamMap
+from typing_extensions import override
+
+from singer_spark.errors import SettingsError
+from target_spark_delta.messages import Message
+from target_spark_delta.validation import DELETED_AT, InvalidRecordError
+
+logger = logging.getLogger(__name__)
+
+_decode = msgspec.json.Decoder(float_hook=Decimal).decode
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+@dataclass(frozen=True)
+class StreamMapping:
+    """What becomes of one stream under one alias; it can travel to other processes.
+
+    Args:
+        settings: The settings that concern maps.
+        stream: The stream.
+        schema: Its JSON Schema as it came.
+        keys: Its key properties as they came.
+        index: Which of the stream's maps it is.
+    """
+
+    settings: Mapping[str, Any]
+    stream: str
+    schema: Mapping[str, Any]
+    keys: Sequence[str] | None
+    index: int = 0
+
+    @property
+    def alias(self) -> str:
+        """Name the stream that comes out."""
+        return self._map.stream_alias
+
+    @property
+    def mapped_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema that comes out."""
+        return self._map.transformed_schema
+
+    @property
+    def mapped_keys(self) -> list[str] | None:
+        """Return the key properties that come out."""
+        keys = self._map.transformed_key_properties
+        return None if keys is None else list(keys)
+
+    def apply(self, raw: bytes | msgspec.Raw, line: int) -> bytes | None:
+        """Return what becomes of a record, None where a filter takes it out."""
+        record = _decode(raw)
+        if not isinstance(record, dict):
+            return bytes(raw)
+        try:
+            mapped = self._map.transform(record)
+        except (MapExpressionError, TypeError, ValueError, ArithmeticError, LookupError) as error:
+            reason = f"its stream map fails: {error}; look at stream_maps"
+            raise InvalidRecordError(self.alias, line, reason) from error
+        if mapped is None:
+            return None
+        if record.get(DELETED_AT) is not None:
+            # A deletion stays one, whatever the map leaves out.
+            mapped[DELETED_AT] = record[DELETED_AT]
+        return _encode(mapped)
+
+    def mapped(self, message: Message) -> Message | None:
+        """Return a RECORD as it comes out, None where a filter takes it out."""
+        record = self.apply(message.record, message.number)
+        if record is None:
+            return None
+        members = msgspec.json.decode(message.line, type=dict[str, msgspec.Raw])
+        members["record"] = raw = msgspec.Raw(record)
+        return msgspec.structs.replace(message, record=raw, line=_encode(members))
+
+    @cached_property
+    def _map(self) -> StreamMap:
+        return _maps(self.settings, self.stream, self.schema, self.keys)[self.index]
+
+    @override
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is made anew where it is needed."""
+        return {name: value for name, value in self.__dict__.items() if name != "_map"}
+
+
+def mappings_of(
+    settings: Mapping[str, Any],
+    stream: str,
+    schema: Mapping[str, Any],
+    keys: Sequence[str] | None,
+) -> Iterator[StreamMapping]:
+    """Give what becomes of a stream: nothing, itself, another, or several."""
+    for index, one in enumerate(_maps(settings, stream, schema, keys)):
+        if not isinstance(one, RemoveRecordTransform):
+            yield StreamMapping(settings, stream, schema, keys, index)
+
+
+def _maps(
+    settings: Mapping[str, Any],
+    stream: str,
+    schema: Mapping[str, Any],
+    keys: Sequence[str] | None,
+) -> list[StreamMap]:
+    try:
+        mapper = PluginMapper(copy.deepcopy(dict(settings)), logger)
+        mapper.register_raw_stream_schema(stream, copy.deepcopy(dict(schema)), keys)
+    except (StreamMapConfigError, MapExpressionError) as error:
+        raise SettingsError(f"stream_maps: stream {stream}: {error}") from error
+    return mapper.stream_maps[stream]

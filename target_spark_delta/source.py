@@ -1,0 +1,96 @@
+"""What a segment is read from: spooled lines, or the files of a BATCH message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from singer_spark.errors import DataError, RecordError
+from singer_spark.session import SPARK_ERRORS
+from target_spark_delta.batch_columns import as_texts, note_facts, open_files, typed_records
+from target_spark_delta.batch_lines import first_rejection, stage_lines, texts_of
+from target_spark_delta.frame import Shape
+from target_spark_delta.manifest import Manifest, readable_files
+from target_spark_delta.reading import Records, path_for_spark, rejected_records, spooled
+from target_spark_delta.spool import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A segment that is ready to be read.
+
+    Args:
+        read: Reads its records, given what columns they become.
+        rejected: Reads what was found invalid already: record, error and line.
+    """
+
+    read: Callable[[Shape], Records]
+    rejected: Callable[[], DataFrame]
+
+
+def open_source(
+    spark: SparkSession, segment: Segment, *, staging: str | None, quarantine: bool
+) -> Source:
+    """Make a segment readable, and note in it what is known of its records.
+
+    Args:
+        spark: The session.
+        segment: The segment.
+        staging: A folder that driver and executors share, where they do not share this disk.
+        quarantine: Whether invalid records are set aside, or an error.
+    """
+    if segment.manifest is None:
+        path = path_for_spark(spark, segment, staging)
+        return Source(partial(spooled, spark, path), partial(rejected_records, spark, path))
+    try:
+        return _open_batch(spark, segment, segment.manifest, staging, quarantine=quarantine)
+    except SPARK_ERRORS as error:
+        manifest = segment.manifest
+        listed = ", ".join(manifest.files[:3]) + (", …" if len(manifest.files) > 3 else "")
+        raise DataError(
+            f"stream {segment.stream}, line {manifest.line}: BATCH file {listed} cannot be read as "
+            f"{manifest.format}: {str(error).splitlines()[0][:200]}; look at the tap"
+        ) from error
+
+
+def _open_batch(
+    spark: SparkSession,
+    segment: Segment,
+    manifest: Manifest,
+    staging: str | None,
+    *,
+    quarantine: bool,
+) -> Source:
+    files = readable_files(manifest, segment.path, shares_disk=staging is None)
+    if manifest.format == "parquet":
+        frames = open_files(spark, manifest, files)
+        if manifest.rules.only_types:
+            note_facts(segment, manifest, frames)
+            return Source(partial(typed_records, manifest, frames), _none_rejected)
+        texts = as_texts(manifest, frames)
+    else:
+        texts = texts_of(spark, manifest, files)
+    place = str(segment.path / "lines") if staging is None else f"{staging}/{segment.id}"
+    stage_lines(segment, manifest, texts, place)
+
+    def rejected() -> DataFrame:
+        return rejected_records(spark, place).withColumn(
+            "line", F.lit(manifest.line).cast("bigint")
+        )
+
+    if segment.rejected and not quarantine:
+        reason = first_rejection(rejected_records(spark, place))
+        raise RecordError(f"stream {segment.stream}, line {manifest.line}: {reason}")
+    return Source(partial(_spooled_batch, spark, place, manifest), rejected)
+
+
+def _spooled_batch(spark: SparkSession, place: str, manifest: Manifest, shape: Shape) -> Records:
+    return spooled(spark, place, shape, line=str(manifest.line))
+
+
+def _none_rejected() -> DataFrame:
+    raise AssertionError("columns are checked when they are written")

@@ -1,0 +1,123 @@
+"""Which records their schema allows, and how a refusal is explained."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from target_spark_delta.manifest import has_only_types
+from target_spark_delta.validation import InvalidRecordError, MissingKeyError, Validator
+
+SCHEMA = {
+    "type": "object",
+    "required": ["id", "kind"],
+    "additionalProperties": False,
+    "definitions": {
+        "tree": {
+            "type": "object",
+            "properties": {
+                "leaf": {"type": "integer"},
+                "branches": {"type": "array", "items": {"$ref": "#/definitions/tree"}},
+            },
+        }
+    },
+    "properties": {
+        "id": {"type": "integer"},
+        "kind": {"type": "string", "enum": ["a", "b"]},
+        "code": {"type": "string", "pattern": "^[A-Z]{2}$"},
+        "mail": {"type": "string", "format": "email"},
+        "link": {"type": "string", "format": "uri"},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "string", "minLength": 3}]},
+        "tree": {"$ref": "#/definitions/tree"},
+        "at": {"type": "string", "format": "date-time"},
+        "price": {"type": "number", "multipleOf": 0.01},
+        "ratio": {"type": "number", "minimum": 0},
+    },
+}
+GOOD = {"id": 1, "kind": "a"}
+
+
+@pytest.fixture(scope="module")
+def validator():
+    return Validator("s", SCHEMA, ["id"], full=True)
+
+
+def check(validator, record, *, partial=False):
+    text = record if isinstance(record, str) else json.dumps(record)
+    return validator.check(msgspec.Raw(text.encode()), 7, partial=partial)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"either": 5},
+        {"either": "abc"},
+        {"tree": {"leaf": 1, "branches": [{"leaf": 2, "branches": []}]}},
+        {"at": "2024-01-01 00:00:00"},
+        {"price": 0.07},
+        {"ratio": "NaN"},
+        {"link": "https://example.com/a", "mail": "a@example.com", "code": "DE"},
+    ],
+)
+def test_what_the_schema_allows_passes(validator, more):
+    assert check(validator, {**GOOD, **more})[0] == {**GOOD, **more}
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ({"id": 1}, "the record breaks the rule required: 'kind' is a required property"),
+        ({**GOOD, "kind": "c"}, "kind breaks the rule enum"),
+        ({**GOOD, "code": "de"}, "code breaks the rule pattern"),
+        ({**GOOD, "mail": "nobody"}, "mail breaks the rule format"),
+        ({**GOOD, "link": "no link"}, "link breaks the rule format"),
+        ({**GOOD, "either": "ab"}, "either breaks the rule"),
+        ({**GOOD, "tree": {"branches": [{"leaf": "x"}]}}, "tree.branches[0].leaf breaks the rule"),
+        ({**GOOD, "unknown": 1}, "the record breaks the rule additionalProperties"),
+        ({**GOOD, "price": "NaN"}, "price breaks the rule type"),
+        ({**GOOD, "ratio": -1}, "ratio breaks the rule"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_refusal_tells_stream_line_path_and_rule(validator, record, said):
+    with pytest.raises(InvalidRecordError) as raised:
+        check(validator, record)
+    assert raised.value.message.startswith(f"stream s, line 7: {said}")
+    assert raised.value.exit_code == 65
+
+
+def test_a_missing_key_is_told_as_such_also_without_validation(validator):
+    for one in (validator, Validator("s", SCHEMA, ["id"], full=False)):
+        with pytest.raises(MissingKeyError, match="key property id is missing"):
+            check(one, {"kind": "a"})
+
+
+def test_a_deletion_and_a_partial_record_are_checked_on_what_they_carry(validator):
+    assert check(validator, {"id": 1, "_sdc_deleted_at": "2024-01-01T00:00:00Z"})[1]
+    assert check(validator, {"id": 1}, partial=True) == ({"id": 1}, False)
+    with pytest.raises(InvalidRecordError, match="kind breaks the rule enum"):
+        check(validator, {"id": 1, "kind": "x"}, partial=True)
+
+
+def test_a_number_beyond_every_double_is_left_to_its_column():
+    validator = Validator("s", {"properties": {"n": {"type": "number"}}}, [], full=True)
+    assert check(validator, '{"n": 1e400}')[1] is False
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"type": "object", "properties": {"a": {"type": ["integer", "null"]}}}, True),
+        ({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}, True),
+        ({"properties": {"a": {"type": "string", "x-sql-datatype": "date"}}}, True),
+        ({"properties": {"a": {"type": "string", "format": "email"}}}, False),
+        ({"properties": {"a": {"type": "string", "enum": ["x"]}}}, False),
+        ({"properties": {"a": {"type": "array", "items": {"minimum": 1}}}}, False),
+        ({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}}, False),
+        ({"properties": {}, "additionalProperties": False}, False),
+    ],
+)
+def test_whether_a_schema_states_types_alone(schema, expected):
+    assert has_only_types(schema) is expected
