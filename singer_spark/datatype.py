@@ -6,7 +6,7 @@ import re
 
 from pyspark.sql import types as T
 
-from singer_spark.names import quote
+from singer_spark.names import literal, quote
 
 _ATOMS: dict[str, T.DataType] = {
     "boolean": T.BooleanType(),
@@ -101,12 +101,21 @@ def _struct(tokens: list[str]) -> T.StructType:
 
 
 def to_ddl(datatype: T.DataType) -> str:
-    """Write a Spark type as SQL, with every nested name quoted."""
+    """Write a Spark type as SQL, with every nested name quoted and the comments on them."""
     if isinstance(datatype, T.StructType):
-        fields = ", ".join(f"{quote(field.name)}: {to_ddl(field.dataType)}" for field in datatype)
+        fields = ", ".join(
+            f"{quote(field.name)}: {to_ddl(field.dataType)}{comment_ddl(field)}"
+            for field in datatype
+        )
         return f"struct<{fields}>"
     if isinstance(datatype, T.ArrayType):
         return f"array<{to_ddl(datatype.elementType)}>"
     if isinstance(datatype, T.MapType):
         return f"map<{to_ddl(datatype.keyType)}, {to_ddl(datatype.valueType)}>"
     return datatype.simpleString()
+
+
+def comment_ddl(field: T.StructField) -> str:
+    """Write a field's comment as SQL, if it has one."""
+    comment = field.metadata.get("comment")
+    return f" comment {literal(comment)}" if comment else ""

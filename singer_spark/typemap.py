@@ -78,16 +78,23 @@ def to_spark_type(schema: Mapping[str, Any], *, where: str = "", depth: int = 0)
 
 
 def to_struct(schema: Mapping[str, Any], *, where: str = "", depth: int = 0) -> T.StructType:
-    """Return the struct of a JSON Schema object with declared properties."""
+    """Return the struct of a JSON Schema object; descriptions become comments."""
     prefix = f"{where}." if where else ""
     return T.StructType(
         [
             T.StructField(
-                name, to_spark_type(_as_mapping(value), where=f"{prefix}{name}", depth=depth)
+                name,
+                to_spark_type(_as_mapping(value), where=f"{prefix}{name}", depth=depth),
+                metadata=_comment(_as_mapping(value)),
             )
             for name, value in schema["properties"].items()
         ]
     )
+
+
+def _comment(schema: Mapping[str, Any]) -> dict[str, str]:
+    text = schema.get("description") or schema.get("title")
+    return {"comment": text} if isinstance(text, str) else {}
 
 
 def to_json_schema(datatype: T.DataType, *, singer_decimal: bool = False) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_REPLACE_CHECK = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
 _ATTEMPTS = 5
 # What Delta says of a commit that another writer overtook.
 _OVERTAKEN = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
@@ -62,6 +63,38 @@ def append(table: Table, rows: DataFrame, count: int) -> Counts:
     """Add the rows, of which there are so many."""
     with_retry(table, lambda: table.save(rows.write.format("delta").mode("append")))
     return Counts(inserted=count)
+
+
+def replace(
+    spark: SparkSession,
+    table: Table,
+    rows: DataFrame,
+    *,
+    where: str | None = None,
+    partition_by: Sequence[str] | None = None,
+) -> Counts:
+    """Put the rows in the place of others.
+
+    Args:
+        spark: The stream's session.
+        table: The table.
+        rows: The rows.
+        where: SQL that says which rows of the table go; without it all of them.
+        partition_by: The partitions of the new table, where its schema is that of the rows;
+            without it the schema stays.
+    """
+    gone = None if where else table.rows(spark).count()
+    writer = rows.write.format("delta").mode("overwrite")
+    if where:
+        # Rows of this run stay where they are, so what is added need not be in what goes.
+        spark.conf.set(_REPLACE_CHECK, "false")
+        writer = writer.option("replaceWhere", where)
+    if partition_by is not None:
+        writer = writer.option("overwriteSchema", "true").partitionBy(*partition_by)
+    with_retry(table, lambda: table.save(writer))
+    metrics = table.history(spark, 1)[0]["operationMetrics"]
+    deleted = int(metrics.get("numDeletedRows", 0)) if gone is None else gone
+    return Counts(inserted=int(metrics.get("numOutputRows", 0)), deleted=deleted)
 
 
 def execute(spark: SparkSession, table: Table, statement: str) -> Counts:

@@ -19,6 +19,7 @@ _INTEGER_DIGITS: dict[type[T.DataType], int] = {
     T.IntegerType: 10,
     T.LongType: 19,
 }
+_TIMES = {T.TimestampType, T.TimestampNTZType}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class AddColumn:
 
     path: tuple[str, ...]
     datatype: T.DataType
+    comment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,28 @@ class Widen:
     after: T.DataType
 
 
-Change = AddColumn | Widen
+@dataclass(frozen=True, slots=True)
+class Relax:
+    """A column that may be null from now on."""
+
+    path: tuple[str, ...]
 
 
-def unify(table: T.StructType, incoming: T.StructType) -> T.StructType:
-    """Return the schema that holds what the table has and what is coming, in the table's order."""
-    unified = _unify_struct((), table, incoming)
-    return T.StructType(unified.fields)
+Change = AddColumn | Widen | Relax
+
+
+def unify(
+    table: T.StructType, incoming: T.StructType, *, name: str = "", dates: bool = False
+) -> T.StructType:
+    """Return the schema that holds what the table has and what is coming, in the table's order.
+
+    Args:
+        table: What the table has.
+        incoming: What is coming.
+        name: The table's name, for messages.
+        dates: Whether a date may become the midnight, UTC, at which it begins.
+    """
+    return _Unifier(dates=dates).struct((name,) if name else (), table, incoming)
 
 
 def changes(table: T.StructType, unified: T.StructType) -> list[Change]:
@@ -52,58 +69,85 @@ def changes(table: T.StructType, unified: T.StructType) -> list[Change]:
     return list(_changes((), table, unified))
 
 
-def _unify(path: tuple[str, ...], before: T.DataType, after: T.DataType) -> T.DataType:
-    if before == after or isinstance(after, T.NullType):
-        return before
-    if isinstance(before, T.StructType) and isinstance(after, T.StructType):
-        return _unify_struct(path, before, after)
-    if isinstance(before, T.ArrayType) and isinstance(after, T.ArrayType):
-        element = _unify((*path, "element"), before.elementType, after.elementType)
-        return T.ArrayType(element)
-    if isinstance(before, T.MapType) and isinstance(after, T.MapType):
-        value = _unify((*path, "value"), before.valueType, after.valueType)
-        return T.MapType(before.keyType, value)
-    wider = _wider(before, after)
-    if wider is None:
-        raise SchemaError(
-            f"{'.'.join(path)}: {after.simpleString()} does not fit the table's "
-            f"{before.simpleString()}, and no type holds both without loss; give the column "
-            "another name in the tap, or change the table"
-        )
-    return wider
+def relaxed(table: T.StructType, incoming: T.StructType) -> list[Relax]:
+    """List the columns that the table requires and what is coming need not have."""
+    required = {field.name.lower() for field in incoming if not field.nullable}
+    return [
+        Relax((field.name,))
+        for field in table
+        if not field.nullable and field.name.lower() not in required
+    ]
 
 
-def _unify_struct(path: tuple[str, ...], before: T.StructType, after: T.StructType) -> T.StructType:
-    coming = {field.name.lower(): field for field in after}
-    fields = []
-    for field in before:
-        new = coming.pop(field.name.lower(), None)
-        datatype = _unify((*path, field.name), field.dataType, new.dataType) if new else None
-        fields.append(
-            T.StructField(field.name, datatype or field.dataType, metadata=field.metadata)
-        )
-    fields += [T.StructField(field.name, field.dataType) for field in coming.values()]
-    return T.StructType(fields)
+@dataclass(frozen=True, slots=True)
+class _Unifier:
+    dates: bool
+
+    def struct(
+        self, path: tuple[str, ...], before: T.StructType, after: T.StructType
+    ) -> T.StructType:
+        coming = {field.name.lower(): field for field in after}
+        fields = []
+        for field in before:
+            new = coming.pop(field.name.lower(), None)
+            kind = self._type((*path, field.name), field.dataType, new.dataType) if new else None
+            fields.append(
+                T.StructField(
+                    field.name, kind or field.dataType, field.nullable, metadata=field.metadata
+                )
+            )
+        return T.StructType([*fields, *coming.values()])
+
+    def _type(self, path: tuple[str, ...], before: T.DataType, after: T.DataType) -> T.DataType:
+        if before == after or isinstance(after, T.NullType):
+            return before
+        if isinstance(before, T.StructType) and isinstance(after, T.StructType):
+            return self.struct(path, before, after)
+        if isinstance(before, T.ArrayType) and isinstance(after, T.ArrayType):
+            element = self._type((*path, "element"), before.elementType, after.elementType)
+            return T.ArrayType(element)
+        if isinstance(before, T.MapType) and isinstance(after, T.MapType):
+            value = self._type((*path, "value"), before.valueType, after.valueType)
+            return T.MapType(before.keyType, value)
+        wider = self._wider(before, after)
+        if wider is None:
+            raise SchemaError(_refusal(path, before, after))
+        return wider
+
+    def _wider(self, before: T.DataType, after: T.DataType) -> T.DataType | None:
+        """Return the narrowest type that holds the table's values and those to come, or None."""
+        kinds = {type(before), type(after)}
+        if kinds <= set(_INTEGER_DIGITS):
+            return max(before, after, key=lambda kind: _INTEGER_DIGITS[type(kind)])
+        if kinds == {T.FloatType, T.DoubleType}:
+            return T.DoubleType()
+        if T.DoubleType in kinds and kinds & _whole_numbers_for_double(before):
+            return T.DoubleType()
+        if kinds <= {T.DecimalType, *_INTEGER_DIGITS}:
+            return _wider_decimal(_as_decimal(before), _as_decimal(after))
+        if self.dates and T.DateType in kinds and kinds & _TIMES:
+            return before if isinstance(after, T.DateType) else after
+        return None
 
 
-def _wider(before: T.DataType, after: T.DataType) -> T.DataType | None:
-    """Return the narrowest type that holds the table's values and those to come, or None."""
+def _refusal(path: tuple[str, ...], before: T.DataType, after: T.DataType) -> str:
     kinds = {type(before), type(after)}
-    if kinds <= set(_INTEGER_DIGITS):
-        return max(before, after, key=lambda kind: _INTEGER_DIGITS[type(kind)])
-    if kinds == {T.FloatType, T.DoubleType}:
-        return T.DoubleType()
-    # A whole number is a plain number too; but a bigint that is stored need not fit a double.
-    whole = (
-        set(_INTEGER_DIGITS)
-        if isinstance(before, T.DoubleType)
-        else {T.ByteType, T.ShortType, T.IntegerType}
+    way_out = (
+        "set date_to_timestamp: true in stream_options"
+        if T.DateType in kinds and kinds & _TIMES
+        else "give the column another name in the tap, or change the table"
     )
-    if T.DoubleType in kinds and kinds & whole:
-        return T.DoubleType()
-    if kinds <= {T.DecimalType, *_INTEGER_DIGITS}:
-        return _wider_decimal(_as_decimal(before), _as_decimal(after))
-    return None
+    return (
+        f"{'.'.join(path)}: {after.simpleString()} does not fit the table's "
+        f"{before.simpleString()}, and no type holds both without loss; {way_out}"
+    )
+
+
+def _whole_numbers_for_double(before: T.DataType) -> set[type[T.DataType]]:
+    """A whole number is a plain number too; but a bigint that is stored need not fit a double."""
+    if isinstance(before, T.DoubleType):
+        return set(_INTEGER_DIGITS)
+    return {T.ByteType, T.ShortType, T.IntegerType}
 
 
 def _as_decimal(datatype: T.DataType) -> T.DecimalType:
@@ -124,7 +168,8 @@ def _changes(path: tuple[str, ...], before: T.DataType, after: T.DataType) -> It
         for field in after:
             old = known.get(field.name.lower())
             if old is None:
-                yield AddColumn((*path, field.name), field.dataType)
+                comment = field.metadata.get("comment")
+                yield AddColumn((*path, field.name), field.dataType, comment)
             else:
                 yield from _changes((*path, field.name), old.dataType, field.dataType)
     elif isinstance(before, T.ArrayType) and isinstance(after, T.ArrayType):

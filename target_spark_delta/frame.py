@@ -31,6 +31,7 @@ class Shape:
         table: The table's schema, which has all of them.
         run_id: The run, for `_sdc_run_id`.
         batched_at: Now, for `_sdc_batched_at`; one value, so that a repeated read is the same.
+        dates_deletions: Whether the time of a deletion counts, even if the table does not keep it.
     """
 
     declared: T.StructType
@@ -38,6 +39,7 @@ class Shape:
     table: T.StructType
     run_id: str
     batched_at: str
+    dates_deletions: bool = False
 
     @property
     def columns(self) -> list[str]:

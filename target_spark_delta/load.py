@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -16,65 +17,33 @@ from pyspark.sql import types as T
 from singer_spark.errors import RecordError, SingerSparkError
 from singer_spark.report import report
 from singer_spark.session import SPARK_ERRORS
-from target_spark_delta import table
+from target_spark_delta.alter import Policy, adapt
 from target_spark_delta.commit import Commit, Counts, describe_commits
-from target_spark_delta.frame import METADATA, TABLE_VERSION, Shape
-from target_spark_delta.methods import METHODS, Batch, versions
-from target_spark_delta.options import StreamSettings
+from target_spark_delta.destination import Destination
+from target_spark_delta.frame import TABLE_VERSION, Shape
+from target_spark_delta.methods import METHODS, Batch, Progress, history, overwrite, versions
 from target_spark_delta.quarantine import set_aside
 from target_spark_delta.reading import empty_staging
-from target_spark_delta.settings import Settings
 from target_spark_delta.source import Source, open_source
 from target_spark_delta.spool import Segment
-from target_spark_delta.table import Table
+from target_spark_delta.table import create
 from target_spark_delta.validation import DELETED_AT
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
-    """Where the records of one stream go, under one schema."""
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A stream to load, and what the run remembers of it."""
 
-    stream: str
-    table: Table
-    declared: T.StructType
-    keys: tuple[str, ...]
-    options: StreamSettings
-    settings: Settings
-
-    @property
-    def method(self) -> str:
-        """Name the load method; without a key there is nothing to upsert by."""
-        method = self.options.load_method
-        return "append-only" if method == "upsert" and not self.keys else method
-
-    @property
-    def appends(self) -> bool:
-        """Say whether every record becomes a row of its own."""
-        return self.method == "append-only"
-
-    @property
-    def staging(self) -> str | None:
-        """Return where records wait that Spark cannot read from this machine's disk."""
-        settings = self.settings
-        return None if settings.spark.is_local else f"{settings.path}/_singer_spark/spool"
-
-    @property
-    def quarantine(self) -> Table:
-        """Return the table of the records that could not be loaded."""
-        return Table.of_stream(self.settings.path, "_quarantine", self.stream)
-
-    def removes(self, segment: Segment) -> bool:
-        """Say whether a segment's deletions remove rows."""
-        return segment.has_deletions and self.settings.hard_delete and not self.appends
+    destination: Destination
+    progress: Progress
 
 
-def load_segment(
-    spark: SparkSession, destination: Destination, segment: Segment, commit: Commit
-) -> None:
+def load_segment(spark: SparkSession, work: Work, segment: Segment, commit: Commit) -> None:
     """Commit a segment's records; what cannot be loaded is set aside first, where that is asked."""
-    with explained(destination.stream), reported(destination.stream, segment) as told:
+    destination = work.destination
+    with explained(destination.stream), reported(destination.stream) as told:
         source = open_source(
             spark,
             segment,
@@ -84,29 +53,34 @@ def load_segment(
         if segment.rejected:
             set_aside(spark, destination.quarantine, source.rejected(), commit)
         if segment.rejected < segment.rows:
-            told.append(_load_rows(spark, destination, segment, source, commit))
+            counts = _load_rows(spark, work, segment, source, commit)
+            told += [] if counts is None else [(counts, segment.loaded)]
         empty_staging(spark, segment, destination.staging)
 
 
 def _load_rows(
-    spark: SparkSession, destination: Destination, segment: Segment, source: Source, commit: Commit
-) -> Counts:
+    spark: SparkSession, work: Work, segment: Segment, source: Source, commit: Commit
+) -> Counts | None:
+    destination = work.destination
     describe_commits(spark, replace(commit, batch=None, rows=None, state=None))
-    before = destination.table.schema(spark)
-    metadata = _metadata(destination, segment, before)
-    schema = _fitting_table(spark, destination, metadata, before)
+    before = None if destination.overwrites else destination.table.schema(spark)
+    kept = destination.kept_metadata(segment, before)
     shape = Shape(
         declared=destination.declared,
-        metadata=_with_flag(destination, segment, metadata),
-        table=schema,
+        metadata=destination.read_metadata(segment, kept),
+        table=_fitting_table(spark, destination, destination.incoming(kept), before),
         run_id=commit.run_id,
         batched_at=utc_now(),
+        dates_deletions=destination.keeps_history,
     )
     records = source.read(shape)
 
-    def write(rows: DataFrame) -> Counts:
+    def write(rows: DataFrame) -> Counts | None:
         describe_commits(spark, replace(commit, rows=segment.loaded))
-        batch = _batch(destination, segment, shape, rows, is_new=before is None)
+        batch = _batch(work, segment, shape, rows, is_new=before is None)
+        if destination.overwrites:
+            overwrite.stage(spark, batch, destination.place, commit.run_id)
+            return None
         return METHODS[destination.method](spark, batch)
 
     try:
@@ -119,9 +93,8 @@ def _load_rows(
         return write(records.fitting_rows())
 
 
-def _batch(
-    destination: Destination, segment: Segment, shape: Shape, rows: DataFrame, *, is_new: bool
-) -> Batch:
+def _batch(work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_new: bool) -> Batch:
+    destination = work.destination
     known = {name.lower() for name in shape.table.names}
     return Batch(
         rows=rows,
@@ -137,46 +110,23 @@ def _batch(
         removes=destination.removes(segment),
         skip_unchanged=destination.settings.skip_unchanged,
         options=destination.options,
+        progress=work.progress,
     )
-
-
-def _with_flag(destination: Destination, segment: Segment, metadata: list[str]) -> list[str]:
-    """Add the mark of a deletion where it decides what goes, though the table does not keep it."""
-    known = {*metadata, *destination.declared.names}
-    flagged = destination.removes(segment) and DELETED_AT not in known
-    return [*metadata, DELETED_AT] if flagged else metadata
-
-
-def _metadata(destination: Destination, segment: Segment, before: T.StructType | None) -> list[str]:
-    """Choose the `_sdc_*` columns of a batch: what is asked for, and what its records need."""
-    present = set(before.names) if before else set()
-    needed = set(METADATA) if destination.settings.add_record_metadata else set()
-    if segment.has_versions or TABLE_VERSION in present:
-        needed.add(TABLE_VERSION)
-    if DELETED_AT in present or (segment.has_deletions and not destination.removes(segment)):
-        needed.add(DELETED_AT)
-    return [name for name in METADATA if name in needed - set(destination.declared.names)]
 
 
 def _fitting_table(
     spark: SparkSession,
     destination: Destination,
-    metadata: list[str],
+    incoming: T.StructType,
     before: T.StructType | None,
 ) -> T.StructType:
-    incoming = T.StructType(
-        [*destination.declared.fields, *(T.StructField(name, METADATA[name]) for name in metadata)]
-    )
-    if before is None:
-        table.create(spark, destination.table, incoming, destination.settings.table_properties)
+    """Return the schema of a table that the incoming columns fit; a staged one is that of them."""
+    if destination.overwrites:
         return incoming
-    return table.adapt(
-        spark,
-        destination.table,
-        incoming,
-        freeze=destination.settings.freeze,
-        allow_rewrite=destination.options.allow_rewrite,
-    )
+    if before is None:
+        create(spark, destination.table, incoming, destination.layout)
+        return incoming
+    return adapt(spark, destination.table, incoming, destination.policy)
 
 
 def activate_version(
@@ -188,13 +138,47 @@ def activate_version(
         schema = destination.table.schema(spark)
         if schema is None or TABLE_VERSION not in schema.names:
             return
+        table, now = destination.table, utc_now()
+        if destination.keeps_history:
+            told.append((history.close_versions(spark, table, version, now), 0))
+            return
         hard = destination.settings.hard_delete
         if not hard and DELETED_AT not in schema.names:
             marker = T.StructType([T.StructField(DELETED_AT, T.TimestampType())])
-            table.adapt(spark, destination.table, marker)
-        told.append(
-            versions.retire(spark, destination.table, version, hard=hard, deleted_at=utc_now())
+            adapt(spark, table, marker, Policy())
+        counts = versions.retire(spark, table, version, hard=hard, deleted_at=now)
+        told.append((counts, 0))
+
+
+def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
+    """Let the staged rows of a stream, which is complete, take the place of its table's."""
+    destination = work.destination
+    rows = sum(one.rows for one in work.progress.staged)
+    with explained(destination.stream), reported(destination.stream) as told:
+        describe_commits(spark, replace(commit, rows=rows))
+        nothing = Segment(destination.stream, Path(), rows=rows)
+        kept = destination.kept_metadata(nothing, None)
+        shape = Shape(
+            declared=destination.declared,
+            metadata=kept,
+            table=destination.incoming(kept),
+            run_id=commit.run_id,
+            batched_at=utc_now(),
         )
+        plan = overwrite.Swap(
+            batch=_batch(work, nothing, shape, spark.range(0), is_new=False),
+            run_id=commit.run_id,
+            layout=destination.layout,
+            policy=destination.policy,
+        )
+        told.append((overwrite.swap(spark, plan), rows))
+        drop_staged(spark, work)
+
+
+def drop_staged(spark: SparkSession, work: Work) -> None:
+    """Remove what is staged of a stream."""
+    for staged in work.progress.staged:
+        overwrite.discard(spark, staged)
 
 
 def utc_now() -> str:
@@ -203,13 +187,12 @@ def utc_now() -> str:
 
 
 @contextmanager
-def reported(stream: str, segment: Segment | None = None) -> Iterator[list[Counts]]:
-    """Tell the runner what has become of a segment's records, once that is committed."""
+def reported(stream: str) -> Iterator[list[tuple[Counts, int]]]:
+    """Tell the runner what has become of so many records, once that is committed."""
     started = time.monotonic()
-    told: list[Counts] = []
+    told: list[tuple[Counts, int]] = []
     yield told
-    rows = segment.loaded if segment else 0
-    for counts in told:
+    for counts, rows in told:
         report(
             "commit",
             stream,
@@ -231,7 +214,12 @@ def explained(stream: str) -> Iterator[None]:
     except SPARK_ERRORS as error:
         if reason := refusal(error):
             raise RecordError(f"stream {stream}, {reason}; fix the data or its schema") from error
-        said = str(error).splitlines()[0][:500]
+        # Java's own exceptions begin with where they were met, and tell the condition later.
+        found = re.search(r"\[[A-Z][A-Z_.]+\][^\n]*", str(error))
+        said = (found[0] if found else str(error).splitlines()[0])[:500]
+        if "NOT_NULL_CONSTRAINT" in said:
+            said = f"{said}; fix the data or drop the constraint"
+            raise RecordError(f"stream {stream}: {said}") from error
         raise SingerSparkError(f"stream {stream}: {said}") from error
 
 

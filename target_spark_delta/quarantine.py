@@ -12,7 +12,7 @@ from pyspark.storagelevel import StorageLevel
 from singer_spark.names import literal
 from singer_spark.report import report
 from target_spark_delta.commit import Commit, append, describe_commits
-from target_spark_delta.table import Table, create
+from target_spark_delta.table import Layout, Table, create
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def set_aside(spark: SparkSession, place: Table, records: DataFrame, commit: Com
         count = rows.count()
         describe_commits(spark, replace(commit, rows=count, state=None))
         if place.schema(spark) is None:
-            create(spark, place, SCHEMA, {})
+            create(spark, place, SCHEMA, Layout())
         append(place, rows, count)
     finally:
         rows.unpersist()

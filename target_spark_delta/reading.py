@@ -130,7 +130,8 @@ class Records:
 
     def _is_flag(self, field: T.StructField) -> bool:
         """Say whether a deletion's mark only says that it is one, and is not stored."""
-        return field.name == DELETED_AT and DELETED_AT not in self.shape.table.names
+        kept = self.shape.dates_deletions or DELETED_AT in self.shape.table.names
+        return field.name == DELETED_AT and not kept
 
     def _target(self, field: T.StructField) -> T.DataType:
         types = {column.name.lower(): column.dataType for column in self.shape.table}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,25 +17,35 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
     th.Property(
         "path",
         th.StringType,
-        required=True,
         title="Root of the tables",
         description=(
             "Root of the tables, local, s3a://, gs:// or abfss://; a table is at "
-            "PATH/[SCHEMA/]TABLE."
+            "PATH/[SCHEMA/]TABLE. Required, unless catalog is set."
+        ),
+    ),
+    th.Property(
+        "catalog",
+        th.StringType,
+        title="Catalog",
+        description=(
+            "Write tables of this Spark catalog, such as spark_catalog, instead of tables at paths."
         ),
     ),
     th.Property(
         "default_target_schema",
         th.StringType,
         title="Schema",
-        description="Sub-folder of every table.",
+        description="Sub-folder of every table, or its schema in the catalog.",
     ),
     th.Property(
         "load_method",
         th.StringType(allowed_values=list(LOAD_METHODS)),
         default="upsert",
         title="Load method",
-        description="upsert (append where the stream has no key) or append-only.",
+        description=(
+            "upsert (append where the stream has no key), append-only, overwrite (staged, swapped "
+            "in at the confirmed end of the stream), partition-overwrite, delete-insert or scd2."
+        ),
     ),
     th.Property(
         "hard_delete",
@@ -121,8 +132,10 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
         default={},
         title="Options by stream",
         description=(
-            "Shell pattern of stream names to load_method, key_properties, partial_records, "
-            "allow_rewrite; of each option the last match wins."
+            "Shell pattern of stream names to load_method, key_properties, dedupe_by, "
+            "range_column, merge_predicate, partial_records, partition_by, cluster_by, "
+            "table_properties, required_constraints, date_to_timestamp, allow_rewrite, "
+            "optimize_after_commits, vacuum_retention_hours; of each option the last match wins."
         ),
     ),
     th.Property(
@@ -182,6 +195,7 @@ class Settings:
     """What the user chose."""
 
     path: str
+    catalog: str | None
     schema: str | None
     load_method: str
     hard_delete: bool
@@ -209,7 +223,8 @@ class Settings:
     def from_config(cls, config: Mapping[str, Any]) -> Settings:
         """Read a validated config, whose defaults are filled in."""
         return cls(
-            path=config["path"].rstrip("/") or "/",
+            path=re.sub("(?<=.)/+$", "", config.get("path") or ""),
+            catalog=config.get("catalog") or None,
             schema=config.get("default_target_schema") or None,
             load_method=config["load_method"],
             hard_delete=config["hard_delete"],
@@ -261,4 +276,15 @@ def map_problems(config: Mapping[str, Any]) -> list[str]:
     """List what contradicts itself in the settings that change records."""
     if config.get("flattening_enabled") and config.get("flattening_max_depth") is None:
         return ["flattening_enabled needs flattening_max_depth"]
+    return []
+
+
+def place_problems(config: Mapping[str, Any]) -> list[str]:
+    """Say what is missing to know where tables go."""
+    if config.get("path"):
+        return []
+    if not config.get("catalog"):
+        return ["path is required, or catalog"]
+    if config.get("spark_remote") or not config.get("spark_master", "local").startswith("local"):
+        return ["path is required beside catalog, as a folder that Spark's machines can read"]
     return []

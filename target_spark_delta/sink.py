@@ -10,17 +10,14 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from singer_spark.errors import ProtocolError, SchemaError
-from singer_spark.names import case_clashes
-from singer_spark.typemap import to_struct
-from target_spark_delta.load import Destination
+from target_spark_delta.destination import Destination
+from target_spark_delta.load import Work
 from target_spark_delta.manifest import Manifest, Rules, parse_manifest
 from target_spark_delta.mapping import StreamMapping
 from target_spark_delta.messages import Message
-from target_spark_delta.settings import Settings
+from target_spark_delta.methods import Progress
 from target_spark_delta.spool import Segment, carried_member, received_member, rejected_member
-from target_spark_delta.table import Table
-from target_spark_delta.validation import InvalidRecordError, Validator, resolved_schema
+from target_spark_delta.validation import InvalidRecordError, Validator
 
 
 class SparkDeltaSink:
@@ -51,7 +48,10 @@ class SparkDeltaSink:
         self._mapping = mapping
         self.segment: Segment | None = None
         self.last_line = 0
+        self.activated_line = 0
         self.versions: set[int] = set()
+        self.progress = Progress()
+        self._stamps = destination.settings.add_record_metadata or destination.keeps_history
         self._partial_records = destination.options.partial_records
         self._settings = destination.settings
         self._check = validator.check
@@ -62,6 +62,16 @@ class SparkDeltaSink:
         self._folder = folder
         self._on_open = on_open
         self._received_at = 0
+
+    def continue_from(self, before: SparkDeltaSink) -> None:
+        """Take over what is known of the stream from its sink under an earlier schema."""
+        self.last_line, self.activated_line = before.last_line, before.activated_line
+        self.versions, self.progress = before.versions, before.progress
+
+    @property
+    def work(self) -> Work:
+        """Return what a commit of the stream needs to know."""
+        return Work(self.destination, self.progress)
 
     def write(self, message: Message) -> bool:
         """Check a record and spool it; return whether the segment has become full."""
@@ -86,7 +96,7 @@ class SparkDeltaSink:
             segment.is_partial = True
             segment.has_deletions |= is_deletion
             extra = carried_member(record)
-        if self._settings.add_record_metadata:
+        if self._stamps:
             extra += received_member(self._next_received_at())
         if message.version is not None:
             segment.has_versions = True
@@ -196,52 +206,4 @@ def tells_keys(destination: Destination) -> bool:
     """
     types = [destination.declared[key].dataType for key in destination.keys]
     plain = all(isinstance(datatype, (T.IntegralType, T.StringType)) for datatype in types)
-    return plain and not destination.appends
-
-
-def destination_of(
-    stream: str, schema: Mapping[str, Any], keys: list[str] | None, settings: Settings
-) -> Destination:
-    """Check a stream's SCHEMA and return where its records go.
-
-    Args:
-        stream: The stream's name.
-        schema: Its JSON Schema.
-        keys: Its key properties, None where the SCHEMA has none.
-        settings: What the user chose.
-    """
-    if not isinstance(schema.get("properties"), Mapping):
-        raise ProtocolError(f"stream {stream}: its SCHEMA has no properties; look at the tap")
-    resolved = resolved_schema(schema)
-    options = settings.for_stream(stream)
-    chosen = tuple(keys or ()) if options.key_properties is None else options.key_properties
-    _check_names(stream, resolved["properties"], chosen, settings)
-    return Destination(
-        stream=stream,
-        table=Table.of_stream(settings.path, settings.schema, stream),
-        declared=to_struct(resolved),
-        keys=chosen,
-        options=options,
-        settings=settings,
-    )
-
-
-def _check_names(
-    stream: str, properties: Mapping[str, Any], keys: tuple[str, ...], settings: Settings
-) -> None:
-    if clashes := case_clashes(properties):
-        listed = "; ".join(" and ".join(group) for group in clashes)
-        raise SchemaError(
-            f"stream {stream}: columns that differ only by case cannot live in one table: "
-            f"{listed}; rename one with stream_maps"
-        )
-    if unknown := [key for key in keys if key not in properties]:
-        raise SchemaError(
-            f"stream {stream}: its SCHEMA does not declare the key {', '.join(unknown)}; "
-            "look at the tap or set key_properties in stream_options"
-        )
-    if settings.primary_key_required and not keys:
-        raise SchemaError(
-            f"stream {stream} has no key and primary_key_required is set; "
-            "set key_properties in stream_options"
-        )
+    return bool(types) and plain and not destination.appends

@@ -1,57 +1,79 @@
-"""One Delta table: where it is, how it is made, how it is altered."""
+"""One Delta table: where it is, and how it is made."""
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import types as T
 from typing_extensions import override
 
-from singer_spark.datatype import to_ddl
-from singer_spark.errors import SchemaError
-from singer_spark.names import literal, quote, quote_path, table_name
-from target_spark_delta.evolve import AddColumn, Change, Widen, changes, unify
-
-logger = logging.getLogger(__name__)
+from singer_spark.datatype import comment_ddl, to_ddl
+from singer_spark.names import literal, quote, quote_path
 
 # Parquet cannot name a column with these; Delta then maps names to names of its own.
 _NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 _MAPPING = {"delta.columnMapping.mode": "name"}
-_REWRITE_LIMIT_BYTES = 10 * 10**9
+_MISSING = {
+    "DELTA_MISSING_DELTA_TABLE",
+    "DELTA_TABLE_NOT_FOUND",
+    "DELTA_PATH_DOES_NOT_EXIST",
+    "PATH_NOT_FOUND",
+    "SCHEMA_NOT_FOUND",
+    "TABLE_OR_VIEW_NOT_FOUND",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table at a path."""
+    """A table at a path, or in a catalog.
 
-    path: str
+    Args:
+        sql: Its name in SQL.
+        path: Where it is, unless a catalog knows.
+    """
+
+    sql: str
+    path: str | None = None
 
     @classmethod
-    def of_stream(cls, root: str, schema: str | None, stream: str) -> Table:
-        """Return the table of a stream."""
+    def at_path(cls, root: str, *parts: str | None, format: str = "delta") -> Table:
+        """Return the table below a root folder."""
         base = re.sub("^s3://", "s3a://", root) if "://" in root else str(Path(root).absolute())
-        parts = [base.rstrip("/"), *([schema] if schema else []), table_name(stream)]
-        return cls("/".join(parts))
+        path = "/".join([base.rstrip("/"), *filter(None, parts)])
+        return cls(f"{format}.{quote(path)}", path)
 
-    @property
-    def sql(self) -> str:
-        """Name the table in SQL."""
-        return f"delta.{quote(self.path)}"
+    @classmethod
+    def in_catalog(cls, *parts: str) -> Table:
+        """Return the table of a catalog and schema."""
+        return cls(quote_path(*parts))
 
     @override
     def __str__(self) -> str:
         """Name the table in a message."""
-        return self.path
+        return self.path or self.sql.replace("`", "")
+
+    @property
+    def name(self) -> str:
+        """Return the table's own name, without its place."""
+        return re.split("[/.]", str(self))[-1]
+
+    def make_schema(self, spark: SparkSession) -> None:
+        """Make sure that the schema of a catalog's table is there."""
+        if self.path is None:
+            spark.sql(f"create schema if not exists {self.sql.rpartition('.')[0]}")
 
     def save(self, writer: DataFrameWriter) -> None:
         """Write rows to the table."""
-        writer.save(self.path)
+        if self.path is None:
+            writer.saveAsTable(self.sql)
+        else:
+            writer.save(self.path)
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """Return the table's rows."""
@@ -66,124 +88,76 @@ class Table:
                 return None
             raise
 
+    def history(self, spark: SparkSession, most: int) -> list[dict[str, Any]]:
+        """Return the operations of the last commits, newest first, and what they counted."""
+        history = spark.sql(f"describe history {self.sql} limit {most}")
+        told: list[dict[str, Any]] = (
+            history.select("operation", "operationMetrics").toArrow().to_pylist()
+        )
+        return [{**one, "operationMetrics": dict(one["operationMetrics"] or ())} for one in told]
 
-_MISSING = {
-    "DELTA_MISSING_DELTA_TABLE",
-    "DELTA_TABLE_NOT_FOUND",
-    "DELTA_PATH_DOES_NOT_EXIST",
-    "PATH_NOT_FOUND",
-    "TABLE_OR_VIEW_NOT_FOUND",
-}
+    def detail(self, spark: SparkSession) -> dict[str, Any]:
+        """Return what Delta says of the table."""
+        detail = spark.sql(f"describe detail {self.sql}")
+        wanted = detail.select("partitionColumns", "sizeInBytes", "properties").toArrow()
+        told: dict[str, Any] = wanted.to_pylist()[0]
+        return {**told, "properties": dict(told["properties"])}
 
 
-def create(
-    spark: SparkSession, table: Table, schema: T.StructType, properties: Mapping[str, str]
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a table is made, beside its columns."""
+
+    partition_by: Sequence[str] = ()
+    cluster_by: Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+
+
+def create(spark: SparkSession, table: Table, schema: T.StructType, layout: Layout) -> None:
     """Make an empty table."""
-    if _odd_names(schema):
-        properties = {**_MAPPING, **properties}
-    columns = ", ".join(f"{quote(field.name)} {to_ddl(field.dataType)}" for field in schema)
-    spark.sql(f"create table {table.sql} ({columns}) using delta {_properties(properties)}")
-
-
-def adapt(
-    spark: SparkSession,
-    table: Table,
-    incoming: T.StructType,
-    *,
-    freeze: bool = False,
-    allow_rewrite: bool = False,
-) -> T.StructType:
-    """Change an existing table so that the incoming columns fit, and return its schema.
-
-    Args:
-        spark: The session of the stream, whose commit metadata is set.
-        table: The table.
-        incoming: The columns to come.
-        freeze: Refuse any change.
-        allow_rewrite: Rewrite even a large table to widen a column.
-    """
-    before = table.rows(spark).schema
-    after = unify(before, incoming)
-    needed = changes(before, after)
-    if needed and freeze:
-        listed = ", ".join(".".join(change.path) for change in needed)
-        raise SchemaError(
-            f"{table}: the schema would change ({listed}) and schema_changes is freeze; "
-            "change the table or set schema_changes to evolve"
+    table.make_schema(spark)
+    properties = {**naming(schema), **layout.properties}
+    columns = ", ".join(
+        f"{quote(column.name)} {to_ddl(column.dataType)}"
+        f"{'' if column.nullable else ' not null'}{comment_ddl(column)}"
+        for column in schema
+    )
+    spark.sql(
+        " ".join(
+            [
+                f"create table {table.sql} ({columns}) using delta",
+                _columns("partitioned by", layout.partition_by),
+                _columns("cluster by", layout.cluster_by),
+                f"comment {literal(layout.comment)}" if layout.comment else "",
+                properties_ddl(properties),
+            ]
         )
-    added = [change for change in needed if isinstance(change, AddColumn)]
-    widened = [change for change in needed if isinstance(change, Widen)]
-    if added:
-        _add_columns(spark, table, added)
-    if widened:
-        _widen(spark, table, after, widened, allow_rewrite=allow_rewrite)
-    return table.rows(spark).schema if needed else before
-
-
-def _add_columns(spark: SparkSession, table: Table, added: Sequence[AddColumn]) -> None:
-    if any(_NEEDS_MAPPING.search(change.path[-1]) for change in added):
-        spark.sql(f"alter table {table.sql} set {_properties(_MAPPING)}")
-    columns = ", ".join(f"{quote_path(*change.path)} {to_ddl(change.datatype)}" for change in added)
-    logger.info("%s: adding %s", table, _listed(added))
-    spark.sql(f"alter table {table.sql} add columns ({columns})")
-
-
-def _widen(
-    spark: SparkSession,
-    table: Table,
-    schema: T.StructType,
-    widened: Sequence[Widen],
-    *,
-    allow_rewrite: bool,
-) -> None:
-    detail = spark.sql(f"describe detail {table.sql}").toArrow().to_pylist()[0]
-    if dict(detail["properties"]).get("delta.enableTypeWidening") == "true":
-        for change in widened:
-            path, after = quote_path(*change.path), to_ddl(change.after)
-            spark.sql(f"alter table {table.sql} alter column {path} type {after}")
-        return
-    size = detail["sizeInBytes"] or 0
-    logger.info("%s: rewriting %d bytes to widen %s", table, size, _listed(widened))
-    if size > _REWRITE_LIMIT_BYTES and not allow_rewrite:
-        raise SchemaError(
-            f"{table}: {_listed(widened)} must be widened, which rewrites "
-            f"{size / 1e9:.0f} GB; set allow_rewrite: true in stream_options to let it"
-        )
-    columns = [
-        f"cast({quote(field.name)} as {to_ddl(field.dataType)}) as {quote(field.name)}"
-        for field in schema
-    ]
-    writer = table.rows(spark).selectExpr(*columns).write.format("delta").mode("overwrite")
-    partitions = detail["partitionColumns"]
-    table.save(writer.option("overwriteSchema", "true").partitionBy(*partitions))
-
-
-def _listed(listed: Iterable[Change]) -> str:
-    return ", ".join(
-        f"{'.'.join(change.path)} ({change.datatype.simpleString()})"
-        if isinstance(change, AddColumn)
-        else f"{'.'.join(change.path)} ({change.before.simpleString()} to "
-        f"{change.after.simpleString()})"
-        for change in listed
     )
 
 
-def _odd_names(schema: T.StructType) -> bool:
-    return any(_NEEDS_MAPPING.search(name) for name in _names(schema))
+def naming(*datatypes: T.DataType) -> dict[str, str]:
+    """Return the properties of a table that can name these columns."""
+    odd = any(_NEEDS_MAPPING.search(name) for kind in datatypes for name in _names(kind))
+    return dict(_MAPPING) if odd else {}
 
 
 def _names(datatype: T.DataType) -> Iterable[str]:
     if isinstance(datatype, T.StructType):
-        for field in datatype:
-            yield field.name
-            yield from _names(field.dataType)
+        for column in datatype:
+            yield column.name
+            yield from _names(column.dataType)
     elif isinstance(datatype, T.ArrayType):
         yield from _names(datatype.elementType)
     elif isinstance(datatype, T.MapType):
         yield from _names(datatype.valueType)
 
 
-def _properties(properties: Mapping[str, str]) -> str:
+def _columns(clause: str, names: Sequence[str]) -> str:
+    return f"{clause} ({', '.join(map(quote, names))})" if names else ""
+
+
+def properties_ddl(properties: Mapping[str, str]) -> str:
+    """Write table properties as SQL."""
     listed = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
     return f"tblproperties ({listed})" if listed else ""

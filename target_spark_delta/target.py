@@ -5,11 +5,8 @@ from __future__ import annotations
 import atexit
 import functools
 import logging
-import os
 import shutil
-import sys
 import tempfile
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,21 +26,24 @@ from singer_spark.errors import ProtocolError, SchemaError, SettingsError
 from singer_spark.names import table_name
 from singer_spark.plugin import SparkPlugin
 from singer_spark.session import isolated, open_session
-from target_spark_delta.checkpoint import Checkpoints, is_resumable, state_of
-from target_spark_delta.commit import Commit
-from target_spark_delta.load import Destination, activate_version, load_segment
+from target_spark_delta.declaration import destination_of
+from target_spark_delta.destination import Destination
+from target_spark_delta.flow import Flow
 from target_spark_delta.loader import Loader
-from target_spark_delta.manifest import remove_files
 from target_spark_delta.mapping import StreamMapping, mappings_of
 from target_spark_delta.messages import Message, MessageReader
-from target_spark_delta.settings import CONFIG_JSONSCHEMA, Settings, map_problems
-from target_spark_delta.sink import SparkDeltaSink, destination_of
+from target_spark_delta.settings import (
+    CONFIG_JSONSCHEMA,
+    Settings,
+    map_problems,
+    place_problems,
+)
+from target_spark_delta.sink import SparkDeltaSink
 from target_spark_delta.spool import Segment
 from target_spark_delta.validation import Validator
 
 logger = logging.getLogger(__name__)
 
-_SEGMENTS_AHEAD = 2
 # What all streams together may hold back: bytes on disk, in batches, and keys in memory.
 _OPEN_BATCHES = 4
 _MOST_KEYS = 1_500_000
@@ -76,7 +76,8 @@ class TargetSparkDelta(SparkPlugin, Target):
     @override
     @classmethod
     def settings_problems(cls, config: Mapping[str, Any]) -> list[str]:
-        return [*super().settings_problems(config), *map_problems(config)]
+        problems = super().settings_problems(config)
+        return [*problems, *map_problems(config), *place_problems(config)]
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -85,23 +86,15 @@ class TargetSparkDelta(SparkPlugin, Target):
             # The SDK's own mapper has taken this out of the settings.
             config["stream_maps"] = {**config["stream_maps"], "__else__": None}
         self._settings = Settings.from_config(config)
-        self._pipeline = os.environ.get("SINGER_SPARK_PIPELINE")
-        self._run_id = os.environ.get("SINGER_SPARK_RUN_ID") or str(uuid.uuid4())
         self._sinks: dict[str, SparkDeltaSink] = {}
         self._routes: dict[str, list[SparkDeltaSink]] = {}
         self._schema_lines: dict[str, bytes] = {}
-        self._segments: dict[int, Segment] = {}
-        self._batches: dict[str, int] = {}
         self._waiting_versions: dict[str, int] = {}
-        self._checkpoints = Checkpoints()
-        self._state: bytes | None = None
-        self._state_line = 0
-        self._quarantined = 0
-        self._held_batches: list[tuple[SparkDeltaSink, Segment]] = []
-        self._urls = {self._settings.path}
+        self._urls = {self._settings.path} - {""}
         self._loader = Loader(self._engine, self._isolate, self._settings.parallelism)
+        self._flow = Flow(self._settings, self._loader)
         self.message_reader.on_tick = self._tick
-        self.message_reader.on_failure = self._settle
+        self.message_reader.on_failure = self._flow.settle
 
     @functools.cached_property
     def _folder(self) -> Path:
@@ -154,7 +147,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         if before and before.destination == destination and before.schema == schema:
             return before
         if before:
-            self._submit_held_batches()
+            self._flow.submit_held_batches()
             self._flush(before, at_end=True)
         sink = self._new_sink(destination, schema, before, mapping)
         self._sinks[stream] = sink
@@ -179,7 +172,7 @@ class TargetSparkDelta(SparkPlugin, Target):
             on_open=self._begin,
         )
         if before:
-            sink.last_line, sink.versions = before.last_line, before.versions
+            sink.continue_from(before)
         return sink
 
     def _check_table_names(self, stream: str, mapping: StreamMapping | None) -> None:
@@ -212,13 +205,11 @@ class TargetSparkDelta(SparkPlugin, Target):
     def _process_state_message(self, message: Message) -> None:  # type: ignore[override]
         if not message.value:
             raise ProtocolError(f"line {message.number}: a STATE needs a value")
-        self._state, self._state_line = bytes(message.value), message.number
+        state = bytes(message.value)
         for sink in self._sinks.values():
             if sink.segment:
-                sink.segment.mark(self._state)
-        self._checkpoints.hold(self._state)
-        self._submit_held_batches()
-        self._release()
+                sink.segment.mark(state)
+        self._flow.take_state(state, message.number)
 
     @override
     def _process_activate_version_message(self, message: Message) -> None:  # type: ignore[override]
@@ -231,9 +222,10 @@ class TargetSparkDelta(SparkPlugin, Target):
             return
         if message.version is None:
             raise ProtocolError(f"line {message.number}: an ACTIVATE_VERSION needs a version")
-        if not self._settings.process_activate_version:
-            return
         for sink in self._routes[message.stream]:
+            sink.activated_line = message.number
+            if sink.destination.overwrites or not self._settings.process_activate_version:
+                continue
             if message.version in sink.versions:
                 self._activate(sink, message.version)
             else:
@@ -249,42 +241,32 @@ class TargetSparkDelta(SparkPlugin, Target):
             if segment is None:
                 return
             if sink.destination.appends:
-                # Exactly once, if its commit carries the STATE that speaks of it.
-                self._held_batches.append((sink, segment))
+                self._flow.hold_batch(sink, segment)
             else:
                 self._flush(sink, at_end=True)
-                self._submit(sink, segment)
-
-    def _submit_held_batches(self) -> None:
-        held, self._held_batches = self._held_batches, []
-        for sink, segment in held:
-            segment.state = self._state
-            self._submit(sink, segment)
+                self._flow.submit(sink, segment)
 
     @override
     def process_endofpipe(self) -> None:
         """Commit what is left, and release the last STATE."""
-        self._submit_held_batches()
+        self._flow.submit_held_batches()
         for sink in self._sinks.values():
             self._flush(sink, at_end=True)
         for stream, version in self._waiting_versions.items():
             self._activate_at_end(self._sinks[stream], version)
-        while self._loader.wait_for_one():
-            self._collect()
-        self._collect()
+        self._flow.drain()
+        self._flow.swap(self._sinks.values())
+        self._flow.look_after_tables(self._sinks.values())
         logger.info(
             "%d batch(es) of %d stream(s), %d record(s) quarantined",
-            sum(self._batches.values()),
+            sum(self._flow.batches.values()),
             len(self._sinks),
-            self._quarantined,
+            self._flow.quarantined,
         )
 
     def _activate_at_end(self, sink: SparkDeltaSink, version: int) -> None:
         stream = sink.destination.stream
-        confirmed = self._state_line > sink.last_line and not is_resumable(
-            state_of(sink.source, self._state)
-        )
-        if confirmed or version not in sink.versions:
+        if self._flow.is_complete(sink) or version not in sink.versions:
             self._activate(sink, version)
         else:
             logger.warning(
@@ -295,50 +277,20 @@ class TargetSparkDelta(SparkPlugin, Target):
             )
 
     def _activate(self, sink: SparkDeltaSink, version: int) -> None:
-        self._submit_held_batches()
+        self._flow.submit_held_batches()
         self._flush(sink, at_end=True)
-        commit = Commit(
-            pipeline=self._pipeline, run_id=self._run_id, stream=sink.destination.stream
-        )
-        marker = Segment(sink.destination.stream, Path())
-        self._checkpoints.begin(marker.id)
-        self._loader.submit(
-            sink.destination.stream,
-            marker.id,
-            lambda spark: activate_version(spark, sink.destination, version, commit),
-        )
+        self._flow.activate(sink, version)
 
     def _begin(self, segment: Segment) -> None:
-        self._checkpoints.begin(segment.id)
-        self._loader.warm_up()
+        destination = self._sinks[segment.stream].destination
+        self._flow.begin(segment, until_swap=destination.overwrites)
 
     def _flush(self, sink: SparkDeltaSink, *, at_end: bool = False) -> None:
         if segment := sink.cut(at_end=at_end):
-            self._submit(sink, segment)
-
-    def _submit(self, sink: SparkDeltaSink, segment: Segment) -> None:
-        destination = sink.destination
-        stream = destination.stream
-        self._batches[stream] = self._batches.get(stream, 0) + 1
-        self._segments[segment.id] = segment
-        commit = Commit(
-            pipeline=self._pipeline,
-            run_id=self._run_id,
-            stream=stream,
-            batch=self._batches[stream],
-            rows=segment.rows,
-            state=state_of(sink.source, segment.state or self._state),
-        )
-        self._loader.submit(
-            stream, segment.id, lambda spark: load_segment(spark, destination, segment, commit)
-        )
-        # Spooling runs ahead of the commits, but not without bound.
-        while self._loader.pending > self._settings.parallelism * _SEGMENTS_AHEAD:
-            self._loader.wait_for_one()
-            self._collect()
+            self._flow.submit(sink, segment)
 
     def _tick(self) -> None:
-        self._collect()
+        self._flow.collect()
         for sink in self._sinks.values():
             if sink.is_due:
                 self._flush(sink)
@@ -357,37 +309,3 @@ class TargetSparkDelta(SparkPlugin, Target):
         for sink in sorted(waiting, key=lambda sink: -sink.keys_held):
             if keys > _MOST_KEYS:
                 keys -= sink.forget_keys()
-
-    def _collect(self) -> None:
-        """Take note of what has been committed, release STATE, and raise what failed."""
-        while done := self._loader.completed():
-            for number in done:
-                self._checkpoints.commit(number)
-                if segment := self._segments.pop(number, None):
-                    segment.remove()
-                    self._quarantined += segment.rejected
-                    self._clean_up(segment)
-                    logger.info("%s: %d record(s) loaded", segment.stream, segment.loaded)
-            self._release()
-
-    def _clean_up(self, segment: Segment) -> None:
-        """Remove the files of a BATCH message, unless another stream is still to read them."""
-        waiting = [*self._segments.values(), *(held for _, held in self._held_batches)]
-        manifests = [one.manifest for one in waiting if one.manifest]
-        if (
-            segment.manifest
-            and self._settings.clean_up_batch_files
-            and not any(one.line == segment.manifest.line for one in manifests)
-        ):
-            remove_files(segment.manifest.files)
-
-    def _release(self) -> None:
-        state = self._checkpoints.release()
-        if state is not None:
-            sys.stdout.write(f"{state.decode()}\n")
-            sys.stdout.flush()
-
-    def _settle(self) -> None:
-        """Let what is under way end, and release its STATE, before the error ends the run."""
-        self._loader.settle()
-        self._collect()

@@ -10,14 +10,17 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 
 from target_spark_delta.commit import Counts
-from target_spark_delta.methods import append, upsert
-from target_spark_delta.methods.batch import Batch
+from target_spark_delta.methods import append, history, replaced, upsert
+from target_spark_delta.methods.batch import Batch, Progress
 
 Method = Callable[[SparkSession, Batch], Counts]
 
 METHODS: dict[str, Method] = {
     "append-only": append.write,
     "upsert": upsert.write,
+    "partition-overwrite": replaced.write_partitions,
+    "delete-insert": replaced.write_ranges,
+    "scd2": history.write,
 }
 
-__all__ = ["METHODS", "Batch"]
+__all__ = ["METHODS", "Batch", "Progress"]

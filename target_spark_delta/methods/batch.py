@@ -3,14 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from target_spark_delta.options import StreamSettings
-from target_spark_delta.spool import KeyFacts
+from target_spark_delta.spool import KeyFacts, Range
 from target_spark_delta.table import Table
+
+
+@dataclass(slots=True)
+class Staged:
+    """Rows of one schema that wait for the end of their stream.
+
+    Args:
+        place: Where they are.
+        schema: Their columns in the table to be.
+        rows: How many there are.
+        is_partial: Whether some carry only some of their columns.
+        removes: Whether some are deletions that remove what they name.
+    """
+
+    place: Table
+    schema: T.StructType
+    rows: int = 0
+    is_partial: bool = False
+    removes: bool = False
+
+
+@dataclass(slots=True)
+class Progress:
+    """What one run remembers of a stream between its batches.
+
+    Rows of earlier batches of the run must survive the later ones, so each method that replaces
+    a part of the table notes here which parts hold nothing but rows of this run.
+    """
+
+    partitions: set[tuple[str | None, ...]] = field(default_factory=set)
+    ranges: list[Range] = field(default_factory=list)
+    staged: list[Staged] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +63,7 @@ class Batch:
         removes: Whether some rows are deletions that remove what they name.
         skip_unchanged: Whether rows that are equal are left alone.
         options: What the user chose for the stream.
+        progress: What the run remembers of the stream.
     """
 
     rows: DataFrame
@@ -46,3 +79,4 @@ class Batch:
     removes: bool
     skip_unchanged: bool
     options: StreamSettings
+    progress: Progress

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,17 +12,12 @@ from pyspark.storagelevel import StorageLevel
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
 from target_spark_delta.commit import Counts
-from target_spark_delta.frame import TABLE_VERSION
 from target_spark_delta.methods.keyed import carries
+from target_spark_delta.methods.same import comparable, compared
 from target_spark_delta.spool import Range
 from target_spark_delta.table import Table
-from target_spark_delta.validation import DELETED_AT
 
 _MATERIALIZE_SOURCE = "spark.databricks.delta.merge.materializeSource"
-_JSON_OPTIONS = (
-    "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", "
-    "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +37,9 @@ class Changes:
         folded: Whether rows may carry only some of their columns.
         removed: SQL that says whether the row is to be removed, None where none is.
         skip_unchanged: Whether rows that are equal are left alone.
+        newest_by: A column; a row with a lower value never overwrites one with a higher.
+        predicate: SQL that narrows the search for matching rows; what it promises is its author's.
+        cleared: Columns of the table that a merged row has no value for, and that become null.
     """
 
     rows: DataFrame
@@ -51,8 +49,11 @@ class Changes:
     schema: T.StructType
     ranges: Mapping[str, Range]
     folded: bool
-    removed: str | None
     skip_unchanged: bool
+    removed: str | None = None
+    newest_by: str | None = None
+    predicate: str | None = None
+    cleared: Sequence[str] = ()
 
     @property
     def settable(self) -> list[str]:
@@ -62,17 +63,22 @@ class Changes:
     @property
     def matches(self) -> str:
         """Return SQL that says whether a row of the table and one to merge have the same key."""
-        keys = [f"t.{quote(key)} <=> s.{quote(key)}" for key in self.keys]
-        return " and ".join([*keys, *filter(None, [self.bounds])])
+        narrowed = [f"({self.predicate})"] if self.predicate else []
+        return " and ".join([same_key(self.keys), *narrowed, *filter(None, [self.bounds])])
 
     @property
     def bounds(self) -> str:
         """Return SQL that narrows the table to the range of the keys, so that files are skipped."""
-        types = {field.name.lower(): field.dataType.simpleString() for field in self.schema}
-        return " and ".join(
-            _between(f"t.{quote(key)}", types[key.lower()], values)
-            for key, values in self.ranges.items()
-        )
+        return within(self.ranges, self.schema)
+
+    @property
+    def outdated(self) -> str:
+        """Return SQL that says whether the table's row is newer than the one to merge."""
+        if self.newest_by is None:
+            return "false"
+        before, after = f"t.{quote(self.newest_by)}", f"s.{quote(self.newest_by)}"
+        newer = f"({before} > {after} or ({before} is not null and {after} is null))"
+        return f"(s.{quote(carries(self.newest_by))} and {newer})" if self.folded else newer
 
 
 def merge(spark: SparkSession, table: Table, changes: Changes) -> Counts:
@@ -112,13 +118,20 @@ def _insert_new(spark: SparkSession, table: Table, changes: Changes) -> Counts:
 
 
 def _merge_sql(table: Table, changes: Changes) -> str:
-    assignments = ", ".join(_assignment(changes, name) for name in changes.settable)
-    removed = changes.removed
+    assignments = ", ".join(
+        [
+            *(_assignment(changes, name) for name in changes.settable),
+            *(f"t.{quote(name)} = null" for name in changes.cleared),
+        ]
+    )
+    removed, matched = changes.removed, "when matched"
+    if changes.newest_by:
+        matched += f" and not {changes.outdated}"
     return " ".join(
         [
             f"merge into {table.sql} t using changed_rows s on {changes.matches}",
-            f"when matched and {removed} then delete" if removed else "",
-            f"when matched then update set {assignments}" if assignments else "",
+            f"when matched and {removed} and not {changes.outdated} then delete" if removed else "",
+            f"{matched} then update set {assignments}" if assignments else "",
             f"when not matched and not ({removed or 'false'})",
             f"then insert {_inserted(changes)}",
         ]
@@ -141,40 +154,35 @@ def _assignment(changes: Changes, name: str) -> str:
 def _changed(spark: SparkSession, table: Table, changes: Changes) -> DataFrame:
     """Take out what a commit would not change: a MERGE with a condition still rewrites files."""
     changes.rows.createOrReplaceTempView("batch_rows")
-    matches, removed = changes.matches, changes.removed
-    kept = f"select s.* from batch_rows s where not ({removed or 'false'})"
-    if changes.skip_unchanged:
-        same = " and ".join([matches, *(_same(changes, name) for name in _compared(changes))])
-        kept = (
-            f"select s.* from batch_rows s left anti join {table.sql} t on {same} "
-            f"where not ({removed or 'false'})"
-        )
+    matches, removed, outdated = changes.matches, changes.removed, changes.outdated
+    needless = f"({_unchanged(changes)} or {outdated})" if changes.skip_unchanged else outdated
+    known = f"left anti join {table.sql} t on {matches} and {needless}"
+    if needless == "false":
+        known = ""
+    kept = f"select s.* from batch_rows s {known} where not ({removed or 'false'})"
     if removed:
         kept += (
-            f" union all select s.* from batch_rows s left semi join {table.sql} t on {matches} "
-            f"where {removed}"
+            f" union all select s.* from batch_rows s left semi join {table.sql} t "
+            f"on {matches} and not {outdated} where {removed}"
         )
     return spark.sql(kept)
 
 
-def _compared(changes: Changes) -> list[str]:
-    telling = {DELETED_AT, TABLE_VERSION}
-    return [name for name in changes.settable if not name.startswith("_sdc_") or name in telling]
+def _unchanged(changes: Changes) -> str:
+    same = [_same(changes, name) for name in compared(changes.settable)]
+    cleared = [f"t.{quote(name)} is null" for name in changes.cleared]
+    return f"({' and '.join([*same, *cleared]) or 'true'})"
 
 
 def _same(changes: Changes, name: str) -> str:
-    before, after = f"t.{quote(name)}", f"s.{quote(name)}"
     types = {field.name.lower(): field.dataType for field in changes.schema}
-    if "map<" in types[name.lower()].simpleString():
-        # Maps cannot be compared; their JSON can.
-        before, after = (
-            f"to_json(named_struct('v', {value}), {_JSON_OPTIONS})" for value in (before, after)
-        )
+    before, after = (comparable(f"{side}.{quote(name)}", types[name.lower()]) for side in "ts")
     same = f"{before} <=> {after}"
     return f"(not s.{quote(carries(name))} or {same})" if changes.folded else same
 
 
-def _between(column: str, datatype: str, values: Range) -> str:
+def between(column: str, datatype: str, values: Range) -> str:
+    """Return SQL that says whether a column has one of a range of values."""
     low, high, nulls = values
     conditions = [f"{column} is null"] if nulls else []
     if low is not None:
@@ -183,3 +191,16 @@ def _between(column: str, datatype: str, values: Range) -> str:
             f"and try_cast({literal(str(high))} as {datatype})"
         )
     return f"({' or '.join(conditions)})"
+
+
+def same_key(keys: Iterable[str]) -> str:
+    """Return SQL that says whether a row of the table and another have the same key."""
+    return " and ".join(f"t.{quote(key)} <=> s.{quote(key)}" for key in keys)
+
+
+def within(ranges: Mapping[str, Range], schema: T.StructType) -> str:
+    """Return SQL that says whether a row of the table has values in these ranges."""
+    types = {field.name.lower(): field.dataType.simpleString() for field in schema}
+    return " and ".join(
+        between(f"t.{quote(key)}", types[key.lower()], values) for key, values in ranges.items()
+    )

@@ -8,19 +8,14 @@ from singer_spark.names import quote
 from target_spark_delta import commit
 from target_spark_delta.commit import Counts
 from target_spark_delta.methods.batch import Batch
-from target_spark_delta.methods.keyed import folded_per_key, key_facts, latest_per_key
+from target_spark_delta.methods.keyed import one_per_key
 from target_spark_delta.methods.merge import Changes, merge
 from target_spark_delta.validation import DELETED_AT
 
 
 def write(spark: SparkSession, batch: Batch) -> Counts:
     """Merge the rows by their key."""
-    rows = batch.rows
-    facts = batch.facts or key_facts(rows, batch.keys)
-    if batch.is_partial:
-        rows = folded_per_key(rows, batch.keys, batch.always)
-    elif facts.keys < facts.rows:
-        rows = latest_per_key(rows, batch.keys)
+    rows, facts = one_per_key(batch)
     if batch.is_new and not batch.is_partial:
         return commit.append(batch.table, rows.select(*map(quote, batch.columns)), facts.keys)
     changes = Changes(
@@ -31,7 +26,9 @@ def write(spark: SparkSession, batch: Batch) -> Counts:
         schema=batch.schema,
         ranges=facts.ranges,
         folded=batch.is_partial,
-        removed=f"s.{quote(DELETED_AT)} is not null" if batch.removes else None,
         skip_unchanged=batch.skip_unchanged,
+        removed=f"s.{quote(DELETED_AT)} is not null" if batch.removes else None,
+        newest_by=batch.options.dedupe_by,
+        predicate=batch.options.merge_predicate,
     )
     return merge(spark, batch.table, changes)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
 from singer_spark.errors import SchemaError
-from tests.support.singer import record, schema, state
+from tests.support.singer import data, record, schema, state
 
 ID = {"type": "integer"}
 
@@ -82,6 +83,50 @@ def test_a_column_is_widened_without_loss(lake, before, after, old, new, expecte
     lake.load(schema("s", {"id": ID, "x": before}, ["id"]), record("s", {"id": 1, "x": old}))
     lake.load(schema("s", {"id": ID, "x": after}, ["id"]), record("s", {"id": 2, "x": new}))
     assert [row["x"] for row in lake.rows("s")] == expected
+
+
+def test_structs_in_structs_grow_and_widen_and_arrays_of_structs_too(lake):
+    lake.load(data("tables/nested_add"))
+    lake.load(data("tables/nested_add_next"))
+    one, two = lake.rows("s")
+    assert one["o"] == {"a": {"x": Decimal(1), "y y": None}}
+    assert one["l"] == [{"a": 1, "b": None}, None]
+    assert two["o"] == {"a": {"x": Decimal(2**70), "y y": "new"}}
+    assert two["l"] == [{"a": None, "b": ["u", "v"]}]
+
+
+def test_a_date_becomes_a_timestamp_where_asked(lake):
+    lake.load(data("tables/widen_date"))
+    with pytest.raises(SchemaError, match=r"s\.d: .*set date_to_timestamp"):
+        lake.load(data("tables/widen_date_next"))
+    asked = {"stream_options": {"s": {"date_to_timestamp": True}}}
+    lake.load(data("tables/widen_date_next"), **asked)
+    lake.load(data("tables/widen_date"), **asked)
+    assert [row["d"].isoformat() for row in lake.rows("s")] == [
+        "2024-02-29T00:00:00+00:00",
+        "2024-03-01T10:30:00.000001+00:00",
+    ]
+
+
+def test_a_table_with_type_widening_is_not_rewritten(lake, spark):
+    number = schema("s", {"id": ID, "x": exact("int", "integer")}, ["id"])
+    properties = {"delta.enableTypeWidening": "true"}
+    lake.load(number, record("s", {"id": 1, "x": 7}), table_properties=properties)
+    before = lake.table("s").file_uris()
+    wider = schema("s", {"id": ID, "x": exact("bigint", "integer")}, ["id"])
+    lake.load(wider, record("s", {"id": 2, "x": 2**40}))
+    rows = spark.table(f"delta.`{lake.root / 's'}`").orderBy("id").toArrow().to_pylist()
+    assert [row["x"] for row in rows] == [7, 2**40], "this reader must know type widening"
+    history = spark.sql(f"describe history delta.`{lake.root / 's'}`").toArrow()
+    assert "CHANGE COLUMN" in history["operation"].to_pylist()
+    assert {Path(uri).name for uri in before} <= {
+        p.name for p in (lake.root / "s").glob("*.parquet")
+    }
+
+
+def test_names_inside_a_struct_that_differ_only_by_case_are_an_error_too(lake):
+    with pytest.raises(SchemaError, match=r"l\.Name and l\.name"):
+        lake.load(data("tables/case_clash_nested"))
 
 
 def test_a_narrower_schema_leaves_the_column_as_wide_as_it_is(lake):

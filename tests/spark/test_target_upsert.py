@@ -148,3 +148,22 @@ def test_a_key_beyond_its_column_is_an_error_of_the_record(lake):
     lake.load(message, record("s", {"k": 1}))
     with pytest.raises(RecordError, match="does not fit bigint"):
         lake.load(message, record("s", {"k": 2**63}))
+
+
+def test_a_merge_looks_only_at_files_that_can_have_the_keys_of_the_batch(lake):
+    for first in (0, 100, 200):
+        lake.load(USERS, *(user(first + number, "old") for number in range(3)))
+    lake.load(USERS, user(101, "new"), user(102, "new"))
+    (merge,) = lake.table("users").history(1)
+    metrics = merge["operationMetrics"]
+    assert metrics["numTargetFilesRemoved"] == "1", "two more files have other keys"
+    predicate = merge["operationParameters"]["predicate"]
+    assert "101" in predicate
+    assert "102" in predicate
+
+
+def test_batches_of_runs_with_the_same_id_are_all_merged(lake, monkeypatch):
+    monkeypatch.setenv("SINGER_SPARK_RUN_ID", "run-1")
+    for name in ("a", "b"):
+        lake.load(USERS, user(1, name), user(ord(name), name))
+    assert [row["name"] for row in lake.rows("users")] == ["b", "a", "b"]

@@ -7,7 +7,7 @@ from pyspark.sql import types as T
 
 from singer_spark.datatype import parse_datatype
 from singer_spark.errors import SchemaError
-from target_spark_delta.evolve import AddColumn, Widen, changes, unify
+from target_spark_delta.evolve import AddColumn, Relax, Widen, changes, relaxed, unify
 
 
 def struct(text):
@@ -69,3 +69,44 @@ def test_changes_are_listed_with_their_paths():
 def test_equal_schemas_need_no_change_whatever_the_case_of_names():
     before = struct("Id:int,name:string")
     assert changes(before, unify(before, struct("NAME:string,id:int"))) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "unified"),
+    [
+        ("date", "timestamp", "timestamp"),
+        ("timestamp", "date", "timestamp"),
+        ("date", "timestamp_ntz", "timestamp_ntz"),
+        ("array<date>", "array<timestamp>", "array<timestamp>"),
+    ],
+)
+def test_a_date_becomes_a_timestamp_only_where_asked(before, after, unified):
+    table, incoming = struct(f"a:{before}"), struct(f"a:{after}")
+    assert unify(table, incoming, dates=True).simpleString() == f"struct<a:{unified}>"
+    with pytest.raises(SchemaError, match="set date_to_timestamp"):
+        unify(table, incoming)
+
+
+def test_a_refusal_names_table_column_both_types_and_the_way_out():
+    with pytest.raises(SchemaError) as raised:
+        unify(struct("o:struct<x:int>"), struct("o:struct<x:string>"), name="orders")
+    assert raised.value.message == (
+        "orders.o.x: string does not fit the table's int, and no type holds both without loss; "
+        "give the column another name in the tap, or change the table"
+    )
+
+
+def test_columns_that_need_no_value_any_more_are_told():
+    def field(name, nullable):
+        return T.StructField(name, T.LongType(), nullable)
+
+    table = T.StructType(
+        [field("a", False), field("b", False), field("c", True), field("d", False)]
+    )
+    incoming = T.StructType([field("A", False), field("b", True), field("c", False)])
+    assert relaxed(table, incoming) == [Relax(("b",)), Relax(("d",))]
+
+
+def test_an_added_column_has_the_comment_of_its_description():
+    after = T.StructType([T.StructField("a", T.LongType(), metadata={"comment": "what it is"})])
+    assert changes(T.StructType(), after) == [AddColumn(("a",), T.LongType(), "what it is")]

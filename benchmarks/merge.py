@@ -1,0 +1,96 @@
+"""What a small MERGE costs in a large table: the files that the keys cannot be in are not read."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import statistics
+import tempfile
+import time
+from contextlib import redirect_stdout
+
+from benchmarks.data import SCHEMA
+from singer_spark.session import open_session
+from singer_spark.settings import SparkSettings
+from target_spark_delta.target import TargetSparkDelta
+
+CHANGED = 1_000
+# As the target leaves a table that was loaded in the order of its key: a million rows a commit,
+# written by two cores.
+ROWS_PER_FILE = 500_000
+
+
+def merge(rows: int, repeats: int) -> None:
+    """Merge into a tenth of the rows and into all, with and without deletion vectors."""
+    spark = open_session(SparkSettings.from_config({}))
+    for vectors in ("false", "true"):
+        seconds = {}
+        for size in (rows // 10, rows):
+            with tempfile.TemporaryDirectory() as folder:
+                _make_table(spark, folder, size, vectors)
+                seconds[size] = _measure(folder, size, repeats)
+        small, large = seconds.values()
+        print(f"merge of {CHANGED:,} changed rows, deletion vectors {vectors}:")
+        for size, taken in seconds.items():
+            print(f"  into {size:,} rows: {taken:.2f} s")
+        print(f"  ratio: {large / small:.2f}")
+
+
+def _make_table(spark, folder: str, rows: int, vectors: str) -> None:
+    writer = (
+        spark.range(rows)
+        .repartitionByRange(max(1, rows // ROWS_PER_FILE), "id")
+        .sortWithinPartitions("id")
+        .selectExpr(*_columns())
+        .write.format("delta")
+        .option("delta.enableDeletionVectors", vectors)
+    )
+    writer.save(f"{folder}/orders")
+
+
+def _columns() -> list[str]:
+    return [
+        "id",
+        "concat('customer ', id % 1000) as customer",
+        "cast(id % 1000000 / 100 as decimal(38,2)) as amount",
+        "id % 50 as qty",
+        "id % 2 = 0 as ok",
+        "timestamp_micros(1704067200123456 + id * 1000000) as created_at",
+        "concat('some note text ', id) as note",
+        "date_add(date'2024-01-01', cast(id % 365 as int)) as day",
+        "id / 7.0D as ratio",
+    ]
+
+
+def _measure(folder: str, rows: int, repeats: int) -> float:
+    """Return the median time of a load; the first one warms up and is not counted."""
+    taken = []
+    for number in range(repeats + 1):
+        messages = _messages(rows // 2, f"changed {number}")
+        start = time.monotonic()
+        with redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+            TargetSparkDelta(config={"path": folder}).listen(io.StringIO(messages))
+        taken.append(time.monotonic() - start)
+    return statistics.median(taken[1:])
+
+
+def _messages(first: int, note: str) -> str:
+    records = (
+        {"type": "RECORD", "stream": "orders", "record": {"id": first + n, "note": note}}
+        for n in range(CHANGED)
+    )
+    return "".join(json.dumps(message) + "\n" for message in (SCHEMA, *records))
+
+
+def main() -> None:
+    """Run it: python -m benchmarks.merge."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.merge", description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    merge(options.rows, options.repeats)
+
+
+if __name__ == "__main__":
+    main()

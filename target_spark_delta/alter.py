@@ -1,0 +1,137 @@
+"""A table is changed so that what is coming fits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from singer_spark.datatype import to_ddl
+from singer_spark.errors import SchemaError
+from singer_spark.names import literal, quote, quote_path
+from target_spark_delta.evolve import AddColumn, Relax, Widen, changes, relaxed, unify
+from target_spark_delta.table import Table, naming, properties_ddl
+
+logger = logging.getLogger(__name__)
+
+_REWRITE_LIMIT_BYTES = 10 * 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Which changes of a table are allowed.
+
+    Args:
+        freeze: Refuse any change.
+        allow_rewrite: Rewrite even a large table to widen a column.
+        dates: Let a date become a timestamp.
+        constraints: Let go of NOT NULL where the stream's schema does.
+    """
+
+    freeze: bool = False
+    allow_rewrite: bool = False
+    dates: bool = False
+    constraints: bool = False
+
+
+def adapt(
+    spark: SparkSession, table: Table, incoming: T.StructType, policy: Policy
+) -> T.StructType:
+    """Change an existing table so that the incoming columns fit, and return its schema."""
+    before = table.rows(spark).schema
+    after = unify(before, incoming, name=table.name, dates=policy.dates)
+    needed = changes(before, after)
+    if policy.constraints:
+        needed += relaxed(before, incoming)
+    if not needed:
+        return before
+    if policy.freeze:
+        raise frozen(table, (".".join(change.path) for change in needed))
+    for change in needed:
+        if isinstance(change, Relax):
+            column = quote_path(*change.path)
+            spark.sql(f"alter table {table.sql} alter column {column} drop not null")
+    if added := [change for change in needed if isinstance(change, AddColumn)]:
+        _add_columns(spark, table, added)
+    if widened := [change for change in needed if isinstance(change, Widen)]:
+        _widen(spark, table, after, widened, allow_rewrite=policy.allow_rewrite)
+    return table.rows(spark).schema
+
+
+def frozen(table: Table, names: Iterable[str]) -> SchemaError:
+    """Return the error that refuses changes."""
+    return SchemaError(
+        f"{table}: the schema would change ({', '.join(names)}) and schema_changes is freeze; "
+        "change the table or set schema_changes to evolve"
+    )
+
+
+def allow_names(spark: SparkSession, table: Table, columns: T.StructType) -> None:
+    """Make an existing table take columns of these names."""
+    if properties := naming(columns):
+        spark.sql(f"alter table {table.sql} set {properties_ddl(properties)}")
+
+
+def _add_columns(spark: SparkSession, table: Table, added: Sequence[AddColumn]) -> None:
+    fields = [T.StructField(change.path[-1], change.datatype) for change in added]
+    allow_names(spark, table, T.StructType(fields))
+    columns = ", ".join(
+        f"{quote_path(*change.path)} {to_ddl(change.datatype)}"
+        + (f" comment {literal(change.comment)}" if change.comment else "")
+        for change in added
+    )
+    logger.info("%s: adding %s", table, _listed(added))
+    spark.sql(f"alter table {table.sql} add columns ({columns})")
+
+
+def _widen(
+    spark: SparkSession,
+    table: Table,
+    schema: T.StructType,
+    widened: Sequence[Widen],
+    *,
+    allow_rewrite: bool,
+) -> None:
+    detail = table.detail(spark)
+    if _can_widen_in_place(detail["properties"], widened):
+        for change in widened:
+            path, after = quote_path(*change.path), to_ddl(change.after)
+            spark.sql(f"alter table {table.sql} alter column {path} type {after}")
+        return
+    size = detail["sizeInBytes"] or 0
+    logger.info("%s: rewriting %d bytes to widen %s", table, size, _listed(widened))
+    if size > _REWRITE_LIMIT_BYTES and not allow_rewrite:
+        raise SchemaError(
+            f"{table}: {_listed(widened)} must be widened, which rewrites "
+            f"{size / 1e9:.0f} GB; set allow_rewrite: true in stream_options to let it"
+        )
+    columns = [
+        F.expr(f"cast({quote(column.name)} as {to_ddl(column.dataType)})").alias(
+            column.name, metadata=column.metadata
+        )
+        for column in schema
+    ]
+    writer = table.rows(spark).select(*columns).write.format("delta").mode("overwrite")
+    partitions = detail["partitionColumns"]
+    table.save(writer.option("overwriteSchema", "true").partitionBy(*partitions))
+
+
+def _can_widen_in_place(properties: Mapping[str, str], widened: Iterable[Widen]) -> bool:
+    """Say whether Delta widens these types without a rewrite: it cannot make a date an instant."""
+    return properties.get("delta.enableTypeWidening") == "true" and not any(
+        isinstance(change.after, T.TimestampType) for change in widened
+    )
+
+
+def _listed(listed: Iterable[AddColumn | Widen]) -> str:
+    return ", ".join(
+        f"{'.'.join(change.path)} ({change.datatype.simpleString()})"
+        if isinstance(change, AddColumn)
+        else f"{'.'.join(change.path)} ({change.before.simpleString()} to "
+        f"{change.after.simpleString()})"
+        for change in listed
+    )

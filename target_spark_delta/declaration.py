@@ -1,0 +1,121 @@
+"""A SCHEMA message into a destination, checked against what the user chose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql import types as T
+
+from singer_spark.errors import ProtocolError, SchemaError, SettingsError
+from singer_spark.names import case_clashes
+from singer_spark.typemap import to_struct
+from target_spark_delta.destination import Destination
+from target_spark_delta.frame import METADATA
+from target_spark_delta.methods import history
+from target_spark_delta.settings import Settings
+from target_spark_delta.validation import nullable, resolved_schema
+
+
+def destination_of(
+    stream: str, schema: Mapping[str, Any], keys: list[str] | None, settings: Settings
+) -> Destination:
+    """Check a stream's SCHEMA and return where its records go.
+
+    Args:
+        stream: The stream's name.
+        schema: Its JSON Schema.
+        keys: Its key properties, None where the SCHEMA has none.
+        settings: What the user chose.
+    """
+    if not isinstance(schema.get("properties"), Mapping):
+        raise ProtocolError(f"stream {stream}: its SCHEMA has no properties; look at the tap")
+    resolved = resolved_schema(schema)
+    options = settings.for_stream(stream)
+    chosen = tuple(keys or ()) if options.key_properties is None else options.key_properties
+    declared = to_struct(resolved)
+    _check_names(stream, declared, chosen, settings)
+    added = METADATA if settings.add_record_metadata else ()
+    if problems := list(options.problems({*declared.names, *added}, chosen)):
+        raise SettingsError(f"stream {stream}: {problem}" for problem in problems)
+    if options.required_constraints:
+        declared = _with_required(declared, resolved)
+    destination = Destination(
+        stream=stream,
+        declared=declared,
+        keys=chosen,
+        options=options,
+        settings=settings,
+        comment=resolved.get("description") or resolved.get("title"),
+    )
+    _check_history(destination)
+    return destination
+
+
+def _with_required(declared: T.StructType, schema: Mapping[str, Any]) -> T.StructType:
+    """Mark the columns that every record must have a value for."""
+    required = set(schema.get("required", ()))
+    properties = schema["properties"]
+    return T.StructType(
+        [
+            T.StructField(
+                field.name,
+                field.dataType,
+                nullable=field.name not in required or nullable(properties[field.name]),
+                metadata=field.metadata,
+            )
+            for field in declared
+        ]
+    )
+
+
+def _check_history(destination: Destination) -> None:
+    if not destination.keeps_history:
+        return
+    declared, by = destination.declared, destination.options.dedupe_by
+    taken = {name.lower() for name in declared.names}
+    if clashes := [name for name in history.COLUMNS if name in taken]:
+        raise SchemaError(
+            f"stream {destination.stream}: scd2 adds the columns {', '.join(clashes)}, which the "
+            "stream has too; rename them with stream_maps"
+        )
+    times = (T.DateType, T.TimestampType, T.TimestampNTZType)
+    if by in declared.names and not isinstance(declared[by].dataType, times):
+        raise SchemaError(
+            f"stream {destination.stream}: scd2 needs a time in dedupe_by, and {by} is "
+            f"{declared[by].dataType.simpleString()}; choose another column or leave it out"
+        )
+
+
+def _check_names(
+    stream: str, declared: T.StructType, keys: tuple[str, ...], settings: Settings
+) -> None:
+    if clashes := list(_clashes(declared)):
+        listed = "; ".join(" and ".join(group) for group in clashes)
+        raise SchemaError(
+            f"stream {stream}: columns that differ only by case cannot live in one table: "
+            f"{listed}; rename one with stream_maps"
+        )
+    if unknown := [key for key in keys if key not in declared.names]:
+        raise SchemaError(
+            f"stream {stream}: its SCHEMA does not declare the key {', '.join(unknown)}; "
+            "look at the tap or set key_properties in stream_options"
+        )
+    if settings.primary_key_required and not keys:
+        raise SchemaError(
+            f"stream {stream} has no key and primary_key_required is set; "
+            "set key_properties in stream_options"
+        )
+
+
+def _clashes(datatype: T.DataType, prefix: str = "") -> Iterator[tuple[str, ...]]:
+    """Find the names that differ only by case, inside structs too."""
+    if isinstance(datatype, T.StructType):
+        for group in case_clashes(datatype.names):
+            yield tuple(f"{prefix}{name}" for name in group)
+        for field in datatype:
+            yield from _clashes(field.dataType, f"{prefix}{field.name}.")
+    elif isinstance(datatype, T.ArrayType):
+        yield from _clashes(datatype.elementType, prefix)
+    elif isinstance(datatype, T.MapType):
+        yield from _clashes(datatype.valueType, prefix)

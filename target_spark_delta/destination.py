@@ -1,0 +1,139 @@
+"""Where the records of one stream go, under one schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import types as T
+
+from singer_spark.names import table_name
+from target_spark_delta.alter import Policy
+from target_spark_delta.frame import METADATA, TABLE_VERSION
+from target_spark_delta.methods import history
+from target_spark_delta.options import StreamSettings
+from target_spark_delta.settings import Settings
+from target_spark_delta.spool import Segment
+from target_spark_delta.table import Layout, Table
+from target_spark_delta.validation import DELETED_AT
+
+# What is not the user's own: staged rows, spooled lines and, in a catalog, quarantined records.
+_OURS = "_singer_spark"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """A stream's table, and how its records become rows of it."""
+
+    stream: str
+    declared: T.StructType
+    keys: tuple[str, ...]
+    options: StreamSettings
+    settings: Settings
+    comment: str | None = None
+
+    @property
+    def method(self) -> str:
+        """Name the load method; without a key there is nothing to upsert by."""
+        method = self.options.load_method
+        return "append-only" if method == "upsert" and not self.keys else method
+
+    @property
+    def appends(self) -> bool:
+        """Say whether every record becomes a row of its own."""
+        return self.method == "append-only"
+
+    @property
+    def overwrites(self) -> bool:
+        """Say whether rows wait for the end of the stream."""
+        return self.method == "overwrite"
+
+    @property
+    def keeps_history(self) -> bool:
+        """Say whether every version of a row is kept."""
+        return self.method == "scd2"
+
+    @property
+    def table(self) -> Table:
+        """Return the stream's table."""
+        settings, name = self.settings, table_name(self.stream)
+        if settings.catalog:
+            return Table.in_catalog(settings.catalog, settings.schema or "default", name)
+        return Table.at_path(settings.path, settings.schema, name)
+
+    @property
+    def quarantine(self) -> Table:
+        """Return the table of the records that could not be loaded."""
+        settings, name = self.settings, table_name(self.stream)
+        if settings.catalog:
+            return Table.in_catalog(settings.catalog, _OURS, f"quarantine_{name}")
+        return Table.at_path(settings.path, "_quarantine", name)
+
+    def place(self, number: int) -> Table:
+        """Return where rows wait for the end of the stream, by the number of their schema."""
+        settings, name = self.settings, f"{table_name(self.stream)}_{number}"
+        if settings.catalog:
+            parts = filter(None, ["staging", settings.schema, name])
+            return Table.in_catalog(settings.catalog, _OURS, "_".join(parts))
+        return Table.at_path(
+            settings.path, _OURS, "staging", settings.schema, name, format="parquet"
+        )
+
+    @property
+    def staging(self) -> str | None:
+        """Return where records wait that Spark cannot read from this machine's disk."""
+        settings = self.settings
+        return None if settings.spark.is_local else f"{settings.path}/{_OURS}/spool"
+
+    @property
+    def layout(self) -> Layout:
+        """Return how the table is made."""
+        return Layout(
+            partition_by=self.options.partition_by,
+            cluster_by=self.options.cluster_by,
+            properties={**self.settings.table_properties, **dict(self.options.table_properties)},
+            comment=self.comment,
+        )
+
+    @property
+    def policy(self) -> Policy:
+        """Return which changes of the table are allowed."""
+        return Policy(
+            freeze=self.settings.freeze,
+            allow_rewrite=self.options.allow_rewrite,
+            dates=self.options.date_to_timestamp,
+            constraints=self.options.required_constraints,
+        )
+
+    def removes(self, segment: Segment) -> bool:
+        """Say whether a segment's deletions remove rows."""
+        return segment.has_deletions and self.settings.hard_delete and not self.appends
+
+    def kept_metadata(self, segment: Segment, before: T.StructType | None) -> list[str]:
+        """Choose the `_sdc_*` columns of a batch: what is asked for, and what its records need."""
+        present = set(before.names) if before else set()
+        needed = set(METADATA) if self.settings.add_record_metadata else set()
+        if segment.has_versions or TABLE_VERSION in present:
+            needed.add(TABLE_VERSION)
+        marks = segment.has_deletions and not self.removes(segment) and not self.keeps_history
+        if DELETED_AT in present or marks:
+            needed.add(DELETED_AT)
+        return [name for name in METADATA if name in needed - set(self.declared.names)]
+
+    def read_metadata(self, segment: Segment, kept: list[str]) -> list[str]:
+        """Add what decides about a record, though the table does not keep it."""
+        needed = set(kept)
+        if self.removes(segment):
+            needed.add(DELETED_AT)
+        if self.keeps_history:
+            needed.update(history.NEEDED)
+        return [name for name in METADATA if name in needed - set(self.declared.names)]
+
+    def incoming(self, metadata: list[str]) -> T.StructType:
+        """Return the columns that the table must have."""
+        added = (
+            history.added_columns(self.declared, self.options.dedupe_by)
+            if self.keeps_history
+            else []
+        )
+        fields = [T.StructField(name, METADATA[name]) for name in metadata]
+        return T.StructType([*self.declared.fields, *fields, *added])

@@ -1,0 +1,198 @@
+"""Segments are committed in the background, and STATE leaves as it becomes true."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from singer_spark.errors import ProtocolError
+from target_spark_delta import upkeep
+from target_spark_delta.checkpoint import Checkpoints, is_resumable, state_of
+from target_spark_delta.commit import Commit
+from target_spark_delta.load import activate_version, drop_staged, load_segment, swap_in
+from target_spark_delta.loader import Job, Loader
+from target_spark_delta.manifest import remove_files
+from target_spark_delta.settings import Settings
+from target_spark_delta.sink import SparkDeltaSink
+from target_spark_delta.spool import Segment
+
+logger = logging.getLogger(__name__)
+
+_SEGMENTS_AHEAD = 2
+
+
+class Flow:
+    """What is on its way from the spool to a commit, and the STATEs that wait for it.
+
+    Args:
+        settings: What the user chose.
+        loader: Does the commits.
+    """
+
+    def __init__(self, settings: Settings, loader: Loader) -> None:
+        self.batches: Counter[str] = Counter()
+        self.quarantined = 0
+        self._settings = settings
+        self._loader = loader
+        self._pipeline = os.environ.get("SINGER_SPARK_PIPELINE")
+        self._run_id = os.environ.get("SINGER_SPARK_RUN_ID") or str(uuid.uuid4())
+        self._segments: dict[int, Segment] = {}
+        self._held_batches: list[tuple[SparkDeltaSink, Segment]] = []
+        self._swaps: dict[str, int] = {}
+        self._checkpoints = Checkpoints()
+        self._state: bytes | None = None
+        self._state_line = 0
+
+    def take_state(self, state: bytes, line: int) -> None:
+        """Take a STATE that came after everything begun so far."""
+        self._state, self._state_line = state, line
+        self._checkpoints.hold(state)
+        self.submit_held_batches()
+        self._release()
+
+    def begin(self, segment: Segment, *, until_swap: bool) -> None:
+        """Note that a segment has records; with `until_swap` its stream is pending to its end."""
+        self._checkpoints.begin(segment.id)
+        if until_swap:
+            self._hold_back(segment.stream)
+        self._loader.warm_up()
+
+    def submit(self, sink: SparkDeltaSink, segment: Segment) -> None:
+        """Have a segment committed."""
+        stream = sink.destination.stream
+        self.batches[stream] += 1
+        self._segments[segment.id] = segment
+        commit = self._commit(sink, segment.state or self._state)
+        self._loader.submit(
+            stream, segment.id, lambda spark: load_segment(spark, sink.work, segment, commit)
+        )
+        # Spooling runs ahead of the commits, but not without bound.
+        while self._loader.pending > self._settings.parallelism * _SEGMENTS_AHEAD:
+            self._loader.wait_for_one()
+            self.collect()
+
+    def hold_batch(self, sink: SparkDeltaSink, segment: Segment) -> None:
+        """Keep files to append until the STATE that speaks of them, so that it is exactly once."""
+        self._held_batches.append((sink, segment))
+
+    def submit_held_batches(self) -> None:
+        """Have the files committed that wait for a STATE."""
+        held, self._held_batches = self._held_batches, []
+        for sink, segment in held:
+            segment.state = self._state
+            self.submit(sink, segment)
+
+    def activate(self, sink: SparkDeltaSink, version: int) -> None:
+        """Have the rows of older versions retired, after everything before."""
+        commit = replace(self._commit(sink, None), batch=None)
+        self._do(sink, lambda spark: activate_version(spark, sink.destination, version, commit))
+
+    def is_complete(self, sink: SparkDeltaSink) -> bool:
+        """Say whether a STATE after its last record tells that a stream is complete."""
+        state = state_of(sink.source, self._state)
+        return self._state_line > sink.last_line and not is_resumable(state)
+
+    def swap(self, sinks: Iterable[SparkDeltaSink]) -> None:
+        """Let the rows of complete streams take their tables' place, and drop those of others."""
+        unfinished = []
+        for sink in sinks:
+            if not sink.destination.overwrites or not (sink.last_line or sink.activated_line):
+                continue
+            stream, work = sink.destination.stream, sink.work
+            number = self._hold_back(stream)
+            if sink.activated_line > sink.last_line or self.is_complete(sink):
+                commit = self._commit(sink, self._state)
+                self._loader.submit(stream, number, partial(swap_in, work=work, commit=commit))
+            else:
+                unfinished.append(stream)
+                self._loader.submit(stream, _new_id(stream), partial(drop_staged, work=work))
+        self.drain()
+        if unfinished:
+            raise ProtocolError(
+                f"nothing says that {', '.join(unfinished)} is complete: no ACTIVATE_VERSION and "
+                "no final STATE came after its last record; its table stays as it was; look at "
+                "the tap"
+            )
+
+    def look_after_tables(self, sinks: Iterable[SparkDeltaSink]) -> None:
+        """Have tables compacted and vacuumed, where that is asked."""
+        for sink in sinks:
+            if upkeep.is_asked(sink.destination):
+                self._do(sink, partial(upkeep.look_after, destination=sink.destination))
+        self.drain()
+
+    def drain(self) -> None:
+        """Wait until everything is committed."""
+        while self._loader.wait_for_one():
+            self.collect()
+        self.collect()
+
+    def settle(self) -> None:
+        """Let what is under way end, and release its STATE, before an error ends the run."""
+        self._loader.settle()
+        self.collect()
+
+    def collect(self) -> None:
+        """Take note of what has been committed, release STATE, and raise what failed."""
+        while done := self._loader.completed():
+            for number in done:
+                self._checkpoints.commit(number)
+                if segment := self._segments.pop(number, None):
+                    segment.remove()
+                    self.quarantined += segment.rejected
+                    self._clean_up(segment)
+                    logger.info("%s: %d record(s) loaded", segment.stream, segment.loaded)
+            self._release()
+
+    def _do(self, sink: SparkDeltaSink, job: Job) -> None:
+        """Have something done in a stream's order that counts as a segment of it."""
+        stream = sink.destination.stream
+        number = _new_id(stream)
+        self._checkpoints.begin(number)
+        self._loader.submit(stream, number, job)
+
+    def _hold_back(self, stream: str) -> int:
+        """Hold back every STATE from now on until the stream's rows are swapped in."""
+        if stream not in self._swaps:
+            self._swaps[stream] = _new_id(stream)
+            self._checkpoints.begin(self._swaps[stream])
+        return self._swaps[stream]
+
+    def _commit(self, sink: SparkDeltaSink, state: bytes | None) -> Commit:
+        stream = sink.destination.stream
+        return Commit(
+            pipeline=self._pipeline,
+            run_id=self._run_id,
+            stream=stream,
+            batch=self.batches[stream],
+            state=state_of(sink.source, state),
+        )
+
+    def _clean_up(self, segment: Segment) -> None:
+        """Remove the files of a BATCH message, unless another stream is still to read them."""
+        waiting = [*self._segments.values(), *(held for _, held in self._held_batches)]
+        manifests = [one.manifest for one in waiting if one.manifest]
+        if (
+            segment.manifest
+            and self._settings.clean_up_batch_files
+            and not any(one.line == segment.manifest.line for one in manifests)
+        ):
+            remove_files(segment.manifest.files)
+
+    def _release(self) -> None:
+        state = self._checkpoints.release()
+        if state is not None:
+            sys.stdout.write(f"{state.decode()}\n")
+            sys.stdout.flush()
+
+
+def _new_id(stream: str) -> int:
+    """Return a number for what counts as a segment of a stream and has no records."""
+    return Segment(stream, Path()).id

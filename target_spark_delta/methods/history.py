@@ -1,0 +1,164 @@
+"""scd2: every version of a row, with the time from which and to which it was valid.
+
+The versions of the keys in a batch are read, the records are put among them by their time, and the
+chain is linked anew: so a late record finds its place, one that repeats its predecessor makes no
+version, and a deletion closes the version before it.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.window import Window
+from pyspark.storagelevel import StorageLevel
+
+from singer_spark.names import literal, quote
+from target_spark_delta import commit
+from target_spark_delta.commit import Counts
+from target_spark_delta.frame import TABLE_VERSION
+from target_spark_delta.methods.batch import Batch
+from target_spark_delta.methods.keyed import key_facts
+from target_spark_delta.methods.merge import Changes, merge, same_key, within
+from target_spark_delta.methods.same import comparable, compared
+from target_spark_delta.spool import LINE_NUMBER, KeyFacts
+from target_spark_delta.table import Table
+from target_spark_delta.validation import DELETED_AT
+
+COLUMNS = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+# What tells a record's time, first to last, where `dedupe_by` does not.
+_TIMES = ("_sdc_extracted_at", "_sdc_received_at", "_sdc_batched_at")
+# What must be read of a record beside its columns, whether or not the table keeps it.
+NEEDED = (*_TIMES, DELETED_AT)
+_CLOSES, _ORDER, _SAME, _ISLAND, _REMOVED = "\0closes", "\0order", "\0same", "\0island", "\0removed"
+
+
+def added_columns(declared: T.StructType, dedupe_by: str | None) -> list[T.StructField]:
+    """Return the columns that the table has beside those of the stream."""
+    time = declared[dedupe_by].dataType if dedupe_by in declared.names else T.TimestampType()
+    return [
+        T.StructField(VALID_FROM, time),
+        T.StructField(VALID_TO, time),
+        T.StructField(IS_CURRENT, T.BooleanType()),
+    ]
+
+
+def write(spark: SparkSession, batch: Batch) -> Counts:
+    """Link the records of the batch into the history of their keys."""
+    facts = batch.facts or key_facts(batch.rows, batch.keys)
+    known = _versions(spark, batch, facts)
+    linked = _linked(batch, known.unionByName(_events(batch), allowMissingColumns=True))
+    linked = linked.persist(StorageLevel.DISK_ONLY)
+    try:
+        if batch.is_new:
+            return commit.append(batch.table, linked, linked.count())
+        return merge(spark, batch.table, _changes(batch, facts, known, linked))
+    finally:
+        linked.unpersist()
+
+
+def close_versions(spark: SparkSession, table: Table, version: int, now: str) -> Counts:
+    """Close what is current and was last seen in an older version of the stream."""
+    kind = table.rows(spark).schema[VALID_FROM].dataType.simpleString()
+    closed = f"cast(timestamp {literal(now)} as {kind})"
+    return commit.execute(
+        spark,
+        table,
+        f"update {table.sql} set {VALID_TO} = greatest({VALID_FROM}, {closed}), "
+        f"{IS_CURRENT} = false where {quote(TABLE_VERSION)} < {version} and {IS_CURRENT}",
+    )
+
+
+def _versions(spark: SparkSession, batch: Batch, facts: KeyFacts) -> DataFrame:
+    """Return what the table knows of the keys, as events: versions that begin and that end."""
+    batch.rows.createOrReplaceTempView("event_rows")
+    matches = f"{same_key(batch.keys)} and {within(facts.ranges, batch.schema) or 'true'}"
+    versions = spark.sql(
+        f"select t.* from {batch.table.sql} t left semi join event_rows s on {matches}"
+    )
+    begun = versions.drop(VALID_TO, IS_CURRENT)
+    ended = versions.where(f"{VALID_TO} is not null").select(
+        *map(quote, batch.keys), F.col(VALID_TO).alias(VALID_FROM)
+    )
+    # Where one version ends as the next begins, its end says nothing.
+    return _as_events(begun, closes="false", order="0L").unionByName(
+        _as_events(ended, closes="true", order="-1L"), allowMissingColumns=True
+    )
+
+
+def _events(batch: Batch) -> DataFrame:
+    """Return the records of the batch as events."""
+    kind = batch.schema[VALID_FROM].dataType.simpleString()
+    by = [quote(batch.options.dedupe_by)] if batch.options.dedupe_by else []
+    times = ", ".join([*by, *(f"cast({quote(name)} as {kind})" for name in _TIMES)])
+    gone = f"{quote(DELETED_AT)} is not null"
+    ended = ", ".join([*by, f"cast({quote(DELETED_AT)} as {kind})"])
+    at = f"if({gone}, coalesce({ended}), coalesce({times})) as {VALID_FROM}"
+    return batch.rows.selectExpr(
+        *(quote(name) for name in batch.columns if name != DELETED_AT),
+        at,
+        f"{gone} as {quote(_CLOSES)}",
+        f"{quote(LINE_NUMBER)} as {quote(_ORDER)}",
+    )
+
+
+def _as_events(rows: DataFrame, *, closes: str, order: str) -> DataFrame:
+    return rows.selectExpr("*", f"{closes} as {quote(_CLOSES)}", f"{order} as {quote(_ORDER)}")
+
+
+def _linked(batch: Batch, events: DataFrame) -> DataFrame:
+    """Order the events of each key by time, drop repetitions, and tell when each version ends."""
+    keys = list(map(quote, batch.keys))
+    by_time = Window.partitionBy(*keys).orderBy(VALID_FROM)
+    last_first = Window.partitionBy(*keys, VALID_FROM).orderBy(F.col(quote(_ORDER)).desc())
+    at_once = events.withColumn("\0rank", F.row_number().over(last_first)).where("`\0rank` = 1")
+    content = _content(batch)
+    begins = ~F.coalesce(content.eqNullSafe(F.lag(content).over(by_time)), F.lit(col=False))
+    begins = begins | F.lag(F.lit(1)).over(by_time).isNull()
+    marked = at_once.withColumn(_SAME, ~begins)
+    if TABLE_VERSION in batch.columns:
+        islands = marked.withColumn(
+            _ISLAND, F.sum(F.when(~F.col(quote(_SAME)), 1).otherwise(0)).over(by_time)
+        )
+        island = Window.partitionBy(*keys, quote(_ISLAND))
+        marked = islands.withColumn(TABLE_VERSION, F.max(quote(TABLE_VERSION)).over(island))
+    ends = F.lead(VALID_FROM).over(by_time)
+    linked = marked.where(~F.col(quote(_SAME))).withColumn(VALID_TO, ends)
+    versions = linked.where(f"not {quote(_CLOSES)}").withColumn(
+        IS_CURRENT, F.col(VALID_TO).isNull()
+    )
+    return versions.select(*map(quote, batch.schema.names))
+
+
+def _content(batch: Batch) -> Column:
+    """Return what makes two events the same."""
+    types = {field.name.lower(): field.dataType for field in batch.schema}
+    told = [
+        name
+        for name in compared(batch.columns)
+        if name not in (*batch.keys, TABLE_VERSION, DELETED_AT)
+    ]
+    values = [comparable(quote(name), types[name.lower()]) for name in told]
+    # Two ends are the same whatever their records carried.
+    return F.expr(f"if({quote(_CLOSES)}, null, struct({', '.join(['1', *values])}))")
+
+
+def _changes(batch: Batch, facts: KeyFacts, known: DataFrame, linked: DataFrame) -> Changes:
+    """Return the versions as they are to be, and those that are none any more."""
+    keys = [*batch.keys, VALID_FROM]
+    begun = known.where(f"{quote(_ORDER)} = 0").select(*map(quote, keys)).alias("t")
+    gone = begun.join(linked.alias("s"), F.expr(same_key(keys)), "left_anti")
+    rows = linked.withColumn(_REMOVED, F.lit(col=False)).unionByName(
+        gone.withColumn(_REMOVED, F.lit(col=True)), allowMissingColumns=True
+    )
+    return Changes(
+        rows=rows,
+        count=facts.keys,
+        keys=keys,
+        columns=batch.schema.names,
+        schema=batch.schema,
+        ranges=facts.ranges,
+        folded=False,
+        skip_unchanged=True,
+        removed=f"s.{quote(_REMOVED)}",
+    )

@@ -1,0 +1,156 @@
+"""overwrite: rows wait beside the table until the stream is complete, then take its place.
+
+They are staged in one place for each schema that the stream has had in the run. All of them
+become the table's rows in one commit: readers see the old rows or the new ones, and the old
+ones stay in the table's history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from singer_spark.datatype import to_ddl
+from singer_spark.errors import TransientError
+from singer_spark.names import literal, quote
+from target_spark_delta import commit
+from target_spark_delta.alter import Policy, allow_names, frozen
+from target_spark_delta.commit import Counts
+from target_spark_delta.evolve import unify
+from target_spark_delta.frame import METADATA
+from target_spark_delta.methods.batch import Batch, Staged
+from target_spark_delta.methods.keyed import one_per_key
+from target_spark_delta.methods.same import holds_same
+from target_spark_delta.spool import CARRIED, LINE_NUMBER
+from target_spark_delta.table import Layout, Table, create, naming
+from target_spark_delta.validation import DELETED_AT
+
+_RUN = "\0run"
+
+
+def stage(spark: SparkSession, batch: Batch, place: Callable[[int], Table], run_id: str) -> None:
+    """Put the rows of a batch aside; `place` gives the place of each schema by its number."""
+    staged = batch.progress.staged
+    is_first = not staged or staged[-1].schema != batch.schema
+    current = Staged(place(len(staged)), batch.schema) if is_first else staged[-1]
+    rows = batch.rows.withColumn(_RUN, F.lit(run_id))
+    _write(spark, current, rows, is_first=is_first)
+    if is_first:
+        staged.append(current)
+    current.rows += batch.count
+    current.is_partial |= batch.is_partial
+    current.removes |= batch.removes
+
+
+def _write(spark: SparkSession, staged: Staged, rows: DataFrame, *, is_first: bool) -> None:
+    """Add rows to a place; what a run that was killed has left there goes with the first."""
+    place = staged.place
+    if place.path:
+        place.save(rows.write.format("parquet").mode("overwrite" if is_first else "append"))
+        return
+    if is_first:
+        place.make_schema(spark)
+        discard(spark, staged)
+    # A catalog takes odd names of columns only in a Delta table.
+    place.save(rows.write.format("delta").options(**naming(rows.schema)).mode("append"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swap:
+    """How staged rows become the table."""
+
+    batch: Batch
+    run_id: str
+    layout: Layout
+    policy: Policy
+
+
+def swap(spark: SparkSession, plan: Swap) -> Counts:
+    """Make the staged rows the table's, in one commit, or in none if it has just these."""
+    batch, table = plan.batch, plan.batch.table
+    schema = reduce(
+        partial(unify, name=table.name, dates=plan.policy.dates),
+        (staged.schema for staged in batch.progress.staged),
+        batch.schema,
+    )
+    rows = _rows(spark, plan, schema)
+    before = table.schema(spark)
+    if before is None:
+        create(spark, table, schema, plan.layout)
+        return commit.append(table, rows, rows.count())
+    if _same_columns(before, schema):
+        if batch.skip_unchanged and holds_same(spark, table, before, rows):
+            return Counts()
+        return commit.replace(spark, table, rows)
+    if plan.policy.freeze:
+        raise frozen(table, _differences(before, schema))
+    allow_names(spark, table, schema)
+    known = table.detail(spark)["partitionColumns"]
+    partitions = plan.layout.partition_by or [name for name in known if name in schema.names]
+    return commit.replace(spark, table, rows, partition_by=partitions)
+
+
+def discard(spark: SparkSession, staged: Staged) -> None:
+    """Remove staged rows."""
+    if staged.place.path is None:
+        spark.sql(f"drop table if exists {staged.place.sql}")
+    else:
+        nothing = spark.createDataFrame([], staged.schema)
+        staged.place.save(nothing.write.format("parquet").mode("overwrite"))
+
+
+def _rows(spark: SparkSession, plan: Swap, schema: T.StructType) -> DataFrame:
+    """Return the rows of the new table: those that count of all that were staged."""
+    batch, staged = plan.batch, plan.batch.progress.staged
+    if not staged:
+        return spark.createDataFrame([], schema)
+    parts = [_part(spark, one, schema, plan.run_id) for one in staged]
+    rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
+    if batch.keys:
+        whole = replace(
+            batch,
+            rows=rows,
+            facts=None,
+            always=METADATA.keys() - {DELETED_AT},
+            is_partial=any(one.is_partial for one in staged),
+        )
+        rows, _ = one_per_key(whole)
+    if any(one.removes for one in staged):
+        rows = rows.where(f"{quote(DELETED_AT)} is null")
+    columns = [F.col(quote(f.name)).alias(f.name, metadata=f.metadata) for f in schema]
+    return rows.select(*columns)
+
+
+def _part(spark: SparkSession, staged: Staged, schema: T.StructType, run_id: str) -> DataFrame:
+    rows = staged.place.rows(spark).where(f"{quote(_RUN)} = {literal(run_id)}")
+    if rows.count() != staged.rows:
+        raise TransientError(
+            f"{staged.place}: another run has staged rows in the same place; run again when it "
+            "has finished"
+        )
+    given = {name.lower() for name in rows.columns}
+    columns = [
+        f"cast({quote(f.name) if f.name.lower() in given else 'null'} as {to_ddl(f.dataType)}) "
+        f"as {quote(f.name)}"
+        for f in schema
+    ]
+    extra = [name for name in (DELETED_AT,) if name in rows.columns and name not in schema.names]
+    return rows.selectExpr(*map(quote, (LINE_NUMBER, CARRIED, *extra)), *columns)
+
+
+def _same_columns(before: T.StructType, after: T.StructType) -> bool:
+    return [(f.name, f.dataType.simpleString()) for f in before] == [
+        (f.name, f.dataType.simpleString()) for f in after
+    ]
+
+
+def _differences(before: T.StructType, after: T.StructType) -> list[str]:
+    """Name the columns that are not the same, or not in the same place."""
+    there, coming = ({f.name: f.dataType.simpleString() for f in one} for one in (before, after))
+    differing = [name for name in {**there, **coming} if there.get(name) != coming.get(name)]
+    return differing or ["the order of columns"]

@@ -1,0 +1,61 @@
+"""When are rows the same? Null-safe, over all columns that tell something of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from singer_spark.datatype import to_ddl
+from singer_spark.names import quote
+from target_spark_delta.frame import TABLE_VERSION
+from target_spark_delta.table import Table
+from target_spark_delta.validation import DELETED_AT
+
+_TELLING = {DELETED_AT, TABLE_VERSION}
+_JSON_OPTIONS = (
+    "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", "
+    "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
+)
+
+
+def compared(names: Iterable[str]) -> list[str]:
+    """Choose the columns in which a difference is a change."""
+    return [name for name in names if not name.startswith("_sdc_") or name in _TELLING]
+
+
+def comparable(value: str, datatype: T.DataType) -> str:
+    """Return SQL for a value that can be compared: maps cannot, their JSON can."""
+    if "map<" in datatype.simpleString():
+        return f"to_json(named_struct('v', {value}), {_JSON_OPTIONS})"
+    return value
+
+
+def holds_same(
+    spark: SparkSession, table: Table, schema: T.StructType, rows: DataFrame, *, where: str = "true"
+) -> bool:
+    """Say whether a part of the table holds just these rows, whatever their order.
+
+    Args:
+        spark: The session.
+        table: The table.
+        schema: The table's schema.
+        rows: The rows; a column that they do not have counts as null.
+        where: SQL that says which part of the table is meant.
+    """
+    rows.createOrReplaceTempView("new_rows")
+    given = {name.lower() for name in rows.columns}
+    told = set(compared(schema.names))
+    fields = [field for field in schema if field.name in told]
+    before = [f"{comparable(quote(f.name), f.dataType)} as c{i}" for i, f in enumerate(fields)]
+    after = [
+        sql if field.name.lower() in given else f"cast(null as {to_ddl(field.dataType)}) as c{i}"
+        for i, (sql, field) in enumerate(zip(before, fields, strict=True))
+    ]
+    columns = ", ".join(f"c{i}" for i in range(len(fields)))
+    return spark.sql(
+        f"select 1 from (select {', '.join(before)}, 1 as n from {table.sql} where {where} "
+        f"union all select {', '.join(after)}, -1 from new_rows) "
+        f"group by {columns} having sum(n) <> 0 limit 1"
+    ).isEmpty()

@@ -1,0 +1,55 @@
+"""Compaction and vacuum, after the records of a run are in."""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark.sql import SparkSession
+
+from singer_spark.session import SPARK_ERRORS
+from target_spark_delta.destination import Destination
+
+logger = logging.getLogger(__name__)
+
+_WRITES = {"WRITE", "MERGE", "DELETE", "UPDATE"}
+_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+
+
+def is_asked(destination: Destination) -> bool:
+    """Say whether a stream's table is to be looked after."""
+    options = destination.options
+    return bool(options.optimize_after_commits or options.vacuum_retention_hours)
+
+
+def look_after(spark: SparkSession, destination: Destination) -> None:
+    """Compact the table if enough commits were made since the last time, and remove old files.
+
+    What fails here fails no load: the rows are committed.
+    """
+    table, options = destination.table, destination.options
+    if table.schema(spark) is None:
+        return
+    try:
+        most = options.optimize_after_commits
+        if most and _writes_since_compaction(spark, destination, most) >= most:
+            spark.sql(f"optimize {table.sql}")
+            logger.info("%s: compacted", table)
+        if options.vacuum_retention_hours:
+            # Delta would list every folder in a task of its own.
+            tasks = spark.conf.get("spark.sql.shuffle.partitions") or "8"
+            spark.conf.set(_LISTING_TASKS, tasks)
+            spark.sql(f"vacuum {table.sql} retain {options.vacuum_retention_hours:g} hours")
+            logger.info("%s: files older than needed are removed", table)
+    except SPARK_ERRORS as error:
+        said = str(error).splitlines()[0][:300]
+        logger.warning("%s: could not be compacted or vacuumed: %s", table, said)
+
+
+def _writes_since_compaction(spark: SparkSession, destination: Destination, most: int) -> int:
+    # A schema change or two may stand between the writes.
+    writes = 0
+    for commit in destination.table.history(spark, 2 * most + 10):
+        if commit["operation"] == "OPTIMIZE":
+            break
+        writes += commit["operation"] in _WRITES
+    return writes

@@ -1,0 +1,126 @@
+"""How tables are made and looked after: partitions, clusters, comments, constraints, catalogs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from deltalake import DeltaTable
+
+from singer_spark.errors import RecordError, SettingsError
+from tests.support.singer import Loaded, data, record, schema, state
+
+ID = {"type": "integer"}
+MESSAGE = schema("s", {"id": ID, "day": {"type": "string", "format": "date"}}, ["id"])
+
+
+def row(id_, day="2024-01-01"):
+    return record("s", {"id": id_, "day": day})
+
+
+def test_a_table_is_partitioned_and_has_its_properties(lake):
+    chosen = {
+        "partition_by": ["day"],
+        "table_properties": {"delta.appendOnly": "false", "own": "x"},
+    }
+    lake.load(
+        MESSAGE,
+        row(1),
+        table_properties={"own": "y", "other": "z"},
+        stream_options={"s": chosen},
+    )
+    metadata = lake.table("s").metadata()
+    assert metadata.partition_columns == ["day"]
+    assert metadata.configuration == {"delta.appendOnly": "false", "own": "x", "other": "z"}
+
+
+def test_a_table_is_clustered_and_compacted_after_so_many_commits(lake):
+    chosen = {"stream_options": {"s": {"cluster_by": ["id"], "optimize_after_commits": 2}}}
+    operations = []
+    for number in range(3):
+        lake.load(MESSAGE, row(number), row(100 + number), **chosen)
+        operations = [entry["operation"] for entry in lake.table("s").history()[::-1]]
+    assert [name for name in operations if name != "CREATE TABLE"] == [
+        "WRITE",
+        "MERGE",
+        "OPTIMIZE",
+        "MERGE",
+    ]
+    assert "clustering" in (lake.table("s").protocol().writer_features or [])
+    assert len(lake.rows("s")) == 6
+
+
+def test_files_are_vacuumed_within_the_limit_of_delta_only(lake):
+    with pytest.raises(SettingsError, match="vacuum_retention_hours must satisfy minimum 168"):
+        lake.load(MESSAGE, stream_options={"s": {"vacuum_retention_hours": 1}})
+    lake.load(MESSAGE, row(1), stream_options={"s": {"vacuum_retention_hours": 168}})
+    operations = [entry["operation"] for entry in lake.table("s").history()]
+    assert "VACUUM END" in operations
+    assert len(lake.rows("s")) == 1
+
+
+def test_descriptions_become_comments(lake):
+    lake.load(data("tables/described"))
+    fields = json.loads(lake.table("items").schema().to_json())["fields"]
+    comments = {field["name"]: field["metadata"].get("comment") for field in fields}
+    assert comments == {"id": "the item's number", "price": "Price", "size": None}
+    (width,) = fields[2]["type"]["fields"]
+    assert width["metadata"]["comment"] == 'width "in" cm'
+    assert lake.table("items").metadata().description == "What we sell; it's all there"
+
+
+def test_required_columns_are_not_null_where_asked_and_only_while_the_schema_says_so(lake):
+    def nullable():
+        return {field.name: field.nullable for field in lake.table("r").schema().fields}
+
+    asked = {"stream_options": {"r": {"required_constraints": True}}}
+    lake.load(data("tables/required"), **asked)
+    assert nullable() == {"id": False, "name": False, "note": True}
+    with pytest.raises(RecordError, match="name"):
+        lake.load(data("tables/required_no_more"))
+    lake.load(data("tables/required_no_more"), **asked)
+    assert nullable() == {"id": False, "name": True, "note": True}
+    assert [one["name"] for one in lake.rows("r")] == ["a", None]
+    lake.load(data("tables/required"), **asked)
+    assert nullable() == {"id": False, "name": True, "note": True}, "null values may be there"
+
+
+def test_without_being_asked_no_column_is_required(lake):
+    lake.load(data("tables/required"))
+    assert all(field.nullable for field in lake.table("r").schema().fields)
+
+
+def test_tables_of_a_catalog(spark, tmp_path):
+    spark.sql(f"create schema if not exists shop location '{tmp_path / 'shop.db'}'")
+    lake = Loaded(tmp_path / "shop.db", path=None, catalog="spark_catalog")
+    try:
+        lake.load(MESSAGE, row(1), row(2), default_target_schema="shop")
+        lake.load(MESSAGE, row(2, "2024-01-02"), row(3), default_target_schema="shop")
+        assert [one["id"] for one in lake.rows("s")] == [1, 2, 3]
+        lake.load(
+            MESSAGE,
+            row(7),
+            state({"bookmarks": {"s": {}}}),
+            default_target_schema="shop",
+            load_method="overwrite",
+        )
+        assert [one["id"] for one in lake.rows("s")] == [7]
+        assert spark.catalog.listTables("_singer_spark") == []
+    finally:
+        spark.sql("drop schema shop cascade")
+        spark.sql("drop schema if exists _singer_spark cascade")
+
+
+def test_a_place_for_the_tables_is_required():
+    with pytest.raises(SettingsError, match="path is required, or catalog"):
+        Loaded("", path=None).load(MESSAGE)
+
+
+def test_column_mapping_is_used_only_where_a_name_needs_it(lake):
+    lake.load(schema("plain", {"a.b": ID, "ü": ID}), record("plain", {"ü": 1}))
+    lake.load(schema("odd", {"a b": ID}), record("odd", {"a b": 1}))
+    modes = [
+        DeltaTable(str(lake.root / name)).metadata().configuration.get("delta.columnMapping.mode")
+        for name in ("plain", "odd")
+    ]
+    assert modes == [None, "name"]
