@@ -80,8 +80,8 @@ class TestSignals:
         process.send_signal(signal.SIGINT)
         assert is_running(tap)
         while is_running(tap) and time.monotonic() < started + 8:
-            time.sleep(0.2)
             process.send_signal(signal.SIGINT)
+            time.sleep(0.5)
         process.communicate(timeout=20)
 
         assert process.returncode == 130
