@@ -93,16 +93,27 @@ class SparkStream(DescribedStream):
     ) -> Generator[dict[str, Any], Any, Any]:
         """Write piece after piece, each followed by what it makes true."""
         with self.get_record_counter() as counter, self.get_sync_timer():
-            for line in advice(self.plan):
-                self.logger.warning("%s: %s", self.name, line)
-            late = _LateRows()
+            self._advise()
+            late, written = _LateRows(), 0
             for piece in self._pieces():
-                for count in self._emit(piece):
+                for count in self._emit(piece, written=written):
+                    written += count
                     counter.increment(count)
                     late.add(piece, count)
                 self._settle(piece)
         late.tell(self.name)
         yield from ()
+
+    def _advise(self) -> None:
+        """Log what the user should know before the rows come."""
+        for line in advice(self.plan):
+            self.logger.warning("%s: %s", self.name, line)
+        if self.takes_sdk_path:
+            self.logger.info(
+                "%s: stream maps, flattening or a deselected nested property; records go through "
+                "the SDK, one by one",
+                self.name,
+            )
 
     def _settle(self, piece: Piece) -> None:
         """Write what is true now that the piece is written."""
@@ -133,33 +144,25 @@ class SparkStream(DescribedStream):
         name = (self._late_name if piece.late else None) or self.name
         return open_reading(self._tap.settings, name, piece.frame, version=version)
 
-    def _emit(self, piece: Piece) -> Iterator[int]:
-        """Write the records of a piece, and yield how many as they go."""
+    def _emit(self, piece: Piece, *, written: int) -> Iterator[int]:
+        """Write the records of a piece after those of others, and yield how many as they go."""
         reading, limit = self._open(piece), self.ABORT_AT_RECORD_COUNT
         if reading is None:
             return
         if self.takes_sdk_path:
-            yield from self._emit_mapped(reading)
+            for index, record in enumerate(reading.records(), start=written):
+                self._check_max_record_limit(index)
+                self._write_record_message(record)
+                yield 1
         elif limit is None:
             for block in reading.blocks():
                 messages.write_bytes(block)
                 yield bytes(block).count(b"\n")
         else:
-            found = reading.first(limit + 1)
-            messages.write_bytes(b"".join(found[:limit]))
-            yield len(found[:limit])
-            self._check_max_record_limit(len(found) - 1)
-
-    def _emit_mapped(self, reading: Reading) -> Iterator[int]:
-        self.logger.info(
-            "%s: stream maps, flattening or a deselected nested property; records go through the "
-            "SDK, one by one",
-            self.name,
-        )
-        for index, record in enumerate(reading.records()):
-            self._check_max_record_limit(index)
-            self._write_record_message(record)
-            yield 1
+            found = reading.first(limit - written + 1)
+            messages.write_bytes(b"".join(found[: limit - written]))
+            yield len(found[: limit - written])
+            self._check_max_record_limit(written + len(found) - 1)
 
 
 class _LateRows:

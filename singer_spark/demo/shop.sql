@@ -27,6 +27,8 @@ create table orders (
   note        varchar(200),
   updated_at  timestamp     not null
 );
+create index customers_updated_at on customers (updated_at);
+create index orders_updated_at on orders (updated_at);
 
 insert into products values
   ('TEA-01', 'Green tea, 100 g', 4.90, 0.1),

@@ -35,6 +35,8 @@ FOLDER = Path(tempfile.mkdtemp(prefix="tap-sdk-suite-"))
 CONFIG = {
     "source_url": make_derby(FOLDER / "shop", TABLES),
     "stream_options": {"SHOP-ORDERS": {"replication_key": "UPDATED_AT"}},
+    # So that the limit of records is also met in several slices.
+    "slice_rows": 1,
 }
 
 TestTapSparkSource = get_tap_test_class(TapSparkSource, config=CONFIG)

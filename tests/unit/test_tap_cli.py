@@ -52,6 +52,13 @@ def test_a_catalog_without_streams_needs_no_java(config, tmp_path):
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_a_plan_is_a_json_document(config, tmp_path):
+    catalog = tmp_path / "catalog.json"
+    catalog.write_text('{"streams": []}')
+    done = tap("--config", config, "--catalog", str(catalog), "--plan")
+    assert (done.exit_code, json.loads(done.stdout)) == (0, {"streams": []})
+
+
 @pytest.mark.parametrize(
     "content", [None, "{", "[]", '{"bookmarks": 5}', '{"bookmarks": {"a": 1}}']
 )
