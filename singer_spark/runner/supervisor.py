@@ -160,7 +160,10 @@ class Children:
 def caught_signals(events: Events) -> Iterator[None]:
     """Turn the signals that end a program into events, except where they are ignored (nohup)."""
 
+    stopped = threading.Event()
+
     def handle(signum: int, _frame: object) -> None:
+        stopped.set()
         events.put(Failed(StoppedError(signum)))
 
     if threading.current_thread() is not threading.main_thread():
@@ -174,4 +177,5 @@ def caught_signals(events: Events) -> Iterator[None]:
         yield
     finally:
         for signum, handler in before.items():
-            signal.signal(signum, handler)
+            # On the way out another signal must not change the exit code.
+            signal.signal(signum, signal.SIG_IGN if stopped.is_set() else handler)
