@@ -10,7 +10,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from benchmarks import data, measure, reading, shapes
+from benchmarks import comparison, data, measure, reading, shapes
 from tests.support.tap import Postgres
 
 MILLION = 1_000_000
@@ -108,5 +108,6 @@ MEASURED = {
     "incremental": reading.incremental,
     "connections": reading.connections,
     "shapes": unusual,
+    "snapshot": lambda folder, rows, _: comparison.snapshot(folder, rows * 5),
 }
 main()

@@ -50,6 +50,14 @@ _DRIVERS = {
     "sqlite": "org.xerial:sqlite-jdbc:3.50.3.0",
     "h2": "com.h2database:h2:2.4.240",
 }
+# The newest that Maven Central has for Spark 4; the one of 4.1 reads for Spark 4.2 as well.
+AVRO = ("org.apache.spark:spark-avro_2.13:4.1.1",)
+# The second is what the first needs, in a version that is published everywhere.
+KAFKA = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+)
+_KINDS = {"avro": AVRO, "kafka": KAFKA}
 _COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 
 
@@ -58,7 +66,8 @@ def packages_for(url: str) -> tuple[str, ...]:
     if jdbc := re.match(r"jdbc:(\w+):", url):
         driver = _DRIVERS.get(jdbc[1])
         return (driver,) if driver else ()
-    return S3 if "s3a://" in url or "s3://" in url else ()
+    storage = S3 if "s3a://" in url or "s3://" in url else ()
+    return _KINDS.get(url.partition(":")[0].lower(), ()) + storage
 
 
 def resolve(groups: Sequence[Sequence[str]], *, ivy_settings: str | None = None) -> list[Path]:
@@ -148,10 +157,15 @@ def _ivy_module(group: tuple[str, ...]) -> str:
         f"<exclude org='*' module={quoteattr(name)} type='*' ext='*'/>"
         for name in sorted(shipped | {"bundle"})
     )
+    # A version that is named here wins over the one that another package asks for.
+    overrides = "".join(
+        "<override org={} module={} rev={}/>".format(*map(quoteattr, coordinate.split(":")))
+        for coordinate in group
+    )
     return (
         '<ivy-module version="2.0"><info organisation="singer-spark" module="jars"/>'
         '<configurations><conf name="default"/></configurations>'
-        f"<dependencies>{dependencies}{excludes}</dependencies></ivy-module>"
+        f"<dependencies>{dependencies}{excludes}{overrides}</dependencies></ivy-module>"
     )
 
 

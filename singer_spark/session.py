@@ -144,7 +144,8 @@ def _class_path(settings: SparkSettings, urls: list[str]) -> list[str]:
         if missing := [jar for jar in settings.jars if not Path(jar).is_file()]:
             raise SettingsError(f"spark_jars: no such file: {', '.join(missing)}")
         return list(settings.jars)
-    groups = [jars.DELTA, *(jars.packages_for(url) for url in urls), settings.packages]
+    # The user's own come first: Java takes a class from the first jar that has it.
+    groups = [settings.packages, jars.DELTA, *(jars.packages_for(url) for url in urls)]
     found = jars.resolve(groups, ivy_settings=settings.conf.get("spark.jars.ivySettings"))
     return [str(path) for path in found]
 

@@ -6,10 +6,11 @@ from singer_sdk import typing as th
 
 from singer_spark.settings import SPARK
 
-FULL_TABLE, INCREMENTAL = "FULL_TABLE", "INCREMENTAL"
-METHODS = [FULL_TABLE, INCREMENTAL]
+FULL_TABLE, INCREMENTAL, LOG_BASED = "FULL_TABLE", "INCREMENTAL", "LOG_BASED"
+METHODS = [FULL_TABLE, INCREMENTAL, LOG_BASED]
+SNAPSHOTS = ["off", "keys", "rows"]
 NULL_KEYS = ["include", "exclude", "fail"]
-KINDS = ("jdbc", "delta", "parquet", "csv", "json")
+KINDS = ("jdbc", "delta", "parquet", "orc", "avro", "csv", "json", "text", "catalog", "kafka")
 
 _KEY = th.CustomType(
     {"type": ["string", "array", "null"], "items": {"type": "string"}, "minItems": 1}
@@ -25,6 +26,10 @@ _STREAM_OPTIONS = th.ObjectType(
     th.Property("start_value", th.CustomType({"type": ["string", "number", "array", "null"]})),
     th.Property("deleted_flag", th.StringType),
     th.Property("late_stream", th.BooleanType),
+    th.Property("new_files", th.BooleanType),
+    th.Property("snapshot", th.StringType, allowed_values=SNAPSHOTS),
+    th.Property("snapshot_every", th.StringType),
+    th.Property("schema", th.ObjectType(additional_properties=th.StringType)),
     th.Property("partition_column", th.StringType),
     th.Property("num_partitions", th.IntegerType(minimum=1)),
     additional_properties=False,
@@ -37,8 +42,10 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
         required=True,
         title="Source",
         description=(
-            "Any JDBC URL, or a folder of tables, one sub-folder or file each: delta:PATH, "
-            "parquet:PATH, csv:PATH, json:PATH."
+            "Any JDBC URL; a folder of tables, one sub-folder or file each: delta:PATH, "
+            "parquet:PATH, orc:PATH, avro:PATH, csv:PATH, json:PATH, text:PATH; tables that "
+            "Spark's catalog knows: catalog:NAME or catalog:NAME.SCHEMA; or Debezium's topics: "
+            "kafka:HOST:PORT."
         ),
     ),
     th.Property("source_user", th.StringType, title="User", description="User of the database."),
@@ -146,6 +153,15 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
         description="JDBC rows per round trip.",
     ),
     th.Property(
+        "snapshot_path",
+        th.StringType,
+        title="Snapshots",
+        description=(
+            "Folder, on any storage that Spark reaches, of the snapshots that the option snapshot "
+            "compares with."
+        ),
+    ),
+    th.Property(
         "stream_options",
         th.ObjectType(additional_properties=_STREAM_OPTIONS),
         default={},
@@ -153,7 +169,8 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
         description=(
             "Shell pattern of stream ids to replication_method, replication_key, "
             "key_properties, where, sample, lookback, null_replication_key, start_value, "
-            "deleted_flag, late_stream, partition_column and num_partitions."
+            "deleted_flag, late_stream, new_files, snapshot, snapshot_every, schema, "
+            "partition_column and num_partitions."
         ),
     ),
     th.Property(

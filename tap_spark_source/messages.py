@@ -10,24 +10,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import types as T
-
-from singer_spark.datatype import to_ddl
-from singer_spark.names import literal, quote
+from singer_spark.names import literal
+from tap_spark_source.plan import DELETED_AT
+from tap_spark_source.wire import record_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_JSON_OPTIONS = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-    "dateFormat": "yyyy-MM-dd",
-    "ignoreNullFields": "false",
-}
 LINE = "value"
 PIECE_BYTES = 64 * 2**20
 _GROUP_ROWS = 1000
@@ -42,46 +35,30 @@ class Envelope:
     version: int | None = None
 
 
-def record_lines(frame: DataFrame, envelope: Envelope, *, singer_decimal: bool) -> DataFrame:
-    """Return one text per row, the complete RECORD message without its line end."""
-    from pyspark.sql import functions as F
+def record_lines(
+    frame: DataFrame, envelope: Envelope, *, keys: Sequence[str], singer_decimal: bool
+) -> DataFrame:
+    """Return one text per row, the complete RECORD message without its line end.
 
-    wire = [_wire(field.name, field.dataType, singer_decimal) for field in frame.schema.fields]
+    With `keys` a row with DELETED_AT has nothing but its key, and its record says no more.
+    """
+    fields = frame.schema.fields
+    if keys and DELETED_AT in frame.columns:
+        fields = [field for field in fields if field.name != DELETED_AT]
+    record = record_json(fields, singer_decimal=singer_decimal)
+    if len(fields) < len(frame.schema.fields):
+        gone = [field for field in frame.schema.fields if field.name in (*keys, DELETED_AT)]
+        deletion = record_json(gone, singer_decimal=singer_decimal)
+        record = f"if({DELETED_AT} is null, {record}, {deletion})"
+    return text_lines(frame.selectExpr(f"{record} as record"), envelope)
+
+
+def text_lines(records: DataFrame, envelope: Envelope) -> DataFrame:
+    """Return the RECORD messages of the texts in the column `record`."""
     head = f'{{"type":"RECORD","stream":{json.dumps(envelope.stream)},"record":'
     tail = f',"time_extracted":{json.dumps(envelope.time_extracted)}'
     tail += f',"version":{envelope.version}}}' if envelope.version is not None else "}"
-    record = F.to_json(F.struct(*map(F.expr, wire)), _JSON_OPTIONS)
-    return frame.select(F.concat(F.expr(literal(head)), record, F.expr(literal(tail))).alias(LINE))
-
-
-def _wire(name: str, datatype: T.DataType, singer_decimal: bool) -> str:
-    """Return the column as it travels, under its own name."""
-    wanted = _wire_type(datatype, singer_decimal)
-    if wanted == datatype:
-        return quote(name)
-    return f"cast({quote(name)} as {to_ddl(wanted)}) as {quote(name)}"
-
-
-def _wire_type(datatype: T.DataType, singer_decimal: bool) -> T.DataType:
-    """Return the type whose JSON is what the schema promises."""
-    if isinstance(datatype, T.ArrayType):
-        return T.ArrayType(_wire_type(datatype.elementType, singer_decimal), datatype.containsNull)
-    if isinstance(datatype, T.MapType):
-        value = _wire_type(datatype.valueType, singer_decimal)
-        return T.MapType(datatype.keyType, value, datatype.valueContainsNull)
-    if isinstance(datatype, T.StructType):
-        return T.StructType(
-            [
-                T.StructField(
-                    field.name, _wire_type(field.dataType, singer_decimal), field.nullable
-                )
-                for field in datatype.fields
-            ]
-        )
-    as_text = isinstance(datatype, (T.TimeType, T.VariantType)) or (
-        singer_decimal and isinstance(datatype, T.DecimalType)
-    )
-    return T.StringType() if as_text else datatype
+    return records.selectExpr(f"concat({literal(head)}, record, {literal(tail)}) as {LINE}")
 
 
 def first_lines(lines: DataFrame, count: int) -> list[bytes]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from singer_spark.errors import SettingsError, SourceError
+from tap_spark_source.comparison import Snapshot, plan_snapshot
+from tap_spark_source.declaration import FULL_TABLE, INCREMENTAL, LOG_BASED
 from tap_spark_source.key import Key
 from tap_spark_source.replication import Replication
 from tap_spark_source.settings import Settings
@@ -15,6 +17,11 @@ from tap_spark_source.table import Column, Table
 from tap_spark_source.window import Window, plan_window
 
 DELETED_AT = "_sdc_deleted_at"
+_DELETION = Column(
+    name=DELETED_AT,
+    datatype="timestamp",
+    schema={"type": ["string", "null"], "format": "date-time", "x-sql-datatype": "timestamp"},
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +40,21 @@ class ReadPlan:
     max_rows: int | None = None
     partitions: int = 1
     late_stream: bool = False
+    method: str = FULL_TABLE
+    new_files: bool = False
+    snapshot: Snapshot | None = None
+    singer_decimal: bool = False
+
+    @property
+    def has_deletions(self) -> bool:
+        """Say whether records can be deletions that no column of the table tells of."""
+        return self.method == LOG_BASED or self.snapshot is not None
+
+    @property
+    def properties(self) -> tuple[Column, ...]:
+        """What records may carry."""
+        told = not self.has_deletions or any(one.name == DELETED_AT for one in self.columns)
+        return self.columns if told else (*self.columns, _DELETION)
 
 
 def plan_read(
@@ -78,6 +100,10 @@ def plan_read(
         max_rows=settings.max_rows,
         partitions=options.get("num_partitions") or settings.partitions,
         late_stream=bool(options.get("late_stream")),
+        method=replication.method,
+        new_files=replication.method == INCREMENTAL and bool(options.get("new_files")),
+        snapshot=plan_snapshot(table.stream, options, settings.snapshot_path),
+        singer_decimal=settings.singer_decimal,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -49,14 +49,23 @@ class Reading:
 
 
 def open_reading(
-    settings: Settings, stream: str, frame: DataFrame, *, version: int | None = None
+    settings: Settings,
+    stream: str,
+    frame: DataFrame,
+    *,
+    keys: Sequence[str] = (),
+    are_texts: bool = False,
+    version: int | None = None,
 ) -> Reading:
-    """Prepare the lines of a frame, whose columns are the properties of a record."""
+    """Prepare the lines of a frame, whose columns are the properties of a record or its text."""
     now = datetime.now(timezone.utc).isoformat(timespec="microseconds")
     with source_errors(settings, stream):
-        lines = messages.record_lines(
-            frame,
-            messages.Envelope(stream=stream, time_extracted=now, version=version),
-            singer_decimal=settings.singer_decimal,
+        envelope = messages.Envelope(stream=stream, time_extracted=now, version=version)
+        lines = (
+            messages.text_lines(frame, envelope)
+            if are_texts
+            else messages.record_lines(
+                frame, envelope, keys=keys, singer_decimal=settings.singer_decimal
+            )
         )
     return Reading(settings=settings, stream=stream, lines=lines)

@@ -5,7 +5,7 @@ Precedence: the catalog's metadata, the entry's own fields, stream_options, defa
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,12 @@ from singer_sdk.singerlib import CatalogEntry
 
 from singer_spark.errors import SettingsError
 from tap_spark_source.catalog import root_metadata
-from tap_spark_source.declaration import FULL_TABLE, INCREMENTAL, METHODS
+from tap_spark_source.declaration import FULL_TABLE, INCREMENTAL, LOG_BASED, METHODS
 from tap_spark_source.settings import Settings
+
+# Kinds of sources that keep a log of their changes.
+_LOGS = ("delta", "catalog", "kafka")
+_FILES = ("csv", "json", "parquet", "orc", "avro", "text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +53,8 @@ def plan_replication(
     method, key = _from_catalog(entry)
     if key is None and method != FULL_TABLE:
         key = options.get("replication_key")
-        method = method or options.get("replication_method") or (INCREMENTAL if key else None)
+        implied = INCREMENTAL if key or options.get("new_files") else None
+        method = method or options.get("replication_method") or implied
     if key is None and method != FULL_TABLE:
         method, key = _default(settings, method, columns)
     if method is None:
@@ -58,12 +63,30 @@ def plan_replication(
         raise SettingsError(
             f"{stream}: replication method {method} is unknown; use {' or '.join(METHODS)}"
         )
-    if method == INCREMENTAL and not key:
+    _refuse_impossible(stream, settings, method, options)
+    if method == INCREMENTAL and not key and not options.get("new_files"):
         raise SettingsError(
             f"{stream}: INCREMENTAL needs a replication key; set replication-key in the catalog, "
             "replication_key in stream_options or default_replication_key"
         )
     return Replication(method=method, key=_names(key) if method == INCREMENTAL else ())
+
+
+def _refuse_impossible(
+    stream: str, settings: Settings, method: str, options: Mapping[str, Any]
+) -> None:
+    if options.get("new_files") and (settings.kind not in _FILES or options.get("replication_key")):
+        raise SettingsError(
+            f"{stream}: new_files needs a folder of files ({', '.join(_FILES)}), and stands in the "
+            "place of a replication_key; remove one of them"
+        )
+    if method == LOG_BASED and settings.kind not in _LOGS:
+        raise SettingsError(
+            f"{stream}: LOG_BASED needs a Delta table with its change data feed, or topics of "
+            "Debezium; choose FULL_TABLE or INCREMENTAL"
+        )
+    if settings.kind == "kafka" and method != LOG_BASED:
+        raise SettingsError(f"{stream}: a topic can only be read by LOG_BASED, not by {method}")
 
 
 def _names(key: str | list[str] | None) -> tuple[str, ...]:
@@ -79,10 +102,16 @@ def _from_catalog(entry: CatalogEntry | None) -> tuple[str | None, Any]:
     return method, root.replication_key or entry.replication_key
 
 
+def _default_method(settings: Settings) -> str:
+    return LOG_BASED if settings.kind == "kafka" else settings.default_method
+
+
 def _default(
     settings: Settings, method: str | None, columns: Container[str]
 ) -> tuple[str, str | None]:
-    """Return the default method, where the table has the default key."""
+    """Return the default method, where the stream can be read by it."""
+    if method is None and settings.kind in _LOGS and _default_method(settings) == LOG_BASED:
+        return LOG_BASED, None
     key = settings.default_key if settings.default_key in columns else None
     if method is not None:
         return method, key

@@ -20,6 +20,13 @@ _OURS = {
     "path": "use source_url",
     "dbtable": "the tap writes the queries; use tables and where",
     "query": "the tap writes the queries; use tables and where",
+    "subscribe": "use tables",
+    "subscribepattern": "use tables",
+    "assign": "use tables",
+    "startingoffsets": "the state says where to start",
+    "endingoffsets": "the tap reads up to the end at its start",
+    "failondataloss": "the tap never passes over lost events",
+    "kafka.bootstrap.servers": "use source_url",
     "fetchsize": "use fetch_rows",
     "customschema": "the tap decides on types so that no value is bent",
     "prefertimestampntz": "the tap decides on types so that no value is bent",
@@ -52,6 +59,7 @@ class Settings:
     window_end: Any
     partitions: int
     fetch_rows: int
+    snapshot_path: str | None
     stream_options: Mapping[str, Mapping[str, Any]]
     singer_decimal: bool
 
@@ -79,6 +87,7 @@ class Settings:
             window_end=config.get("window_end"),
             partitions=config.get("num_partitions") or os.cpu_count() or 1,
             fetch_rows=config.get("fetch_rows") or 10_000,
+            snapshot_path=config.get("snapshot_path"),
             stream_options=config.get("stream_options") or {},
             singer_decimal=bool(config.get("use_singer_decimal")),
         )

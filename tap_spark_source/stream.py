@@ -32,13 +32,19 @@ class SparkStream(DescribedStream):
     def _generate_schema_messages(self) -> Generator[SchemaMessage, None, None]:
         plan, names = self.plan, filter(None, [self.name, self._late_name])
         if self.takes_sdk_path:
+            if plan.has_deletions:
+                raise SettingsError(
+                    f"{self.name}: LOG_BASED and snapshot do not go with stream maps, flattening "
+                    "or deselected nested properties, which would undo deletions; remove one of "
+                    "them"
+                )
             yield from super()._generate_schema_messages()
             return
         known = self._entry.schema.to_dict().get("properties", {}) if self._entry else {}
         for name in names:
             yield SchemaMessage(
                 name,
-                json_schema(plan.columns, known=known),
+                json_schema(plan.properties, known=known),
                 list(plan.key_properties),
                 [part.name for part in plan.key.parts] if plan.window and plan.key else None,
             )
@@ -142,7 +148,14 @@ class SparkStream(DescribedStream):
             return None
         version = piece.version if self._stream_version is not None else None
         name = (self._late_name if piece.late else None) or self.name
-        return open_reading(self._tap.settings, name, piece.frame, version=version)
+        return open_reading(
+            self._tap.settings,
+            name,
+            piece.frame,
+            keys=self.plan.key_properties if self.plan.has_deletions else (),
+            are_texts=piece.are_texts,
+            version=version,
+        )
 
     def _emit(self, piece: Piece, *, written: int) -> Iterator[int]:
         """Write the records of a piece after those of others, and yield how many as they go."""

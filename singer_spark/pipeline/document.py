@@ -14,11 +14,10 @@ from typing import Any
 import yaml
 from typing_extensions import override
 
+from singer_spark.duration import parse_duration
 from singer_spark.errors import SettingsError
 
 VARIABLE = re.compile(r"\$(\$?)\{([^}]*)\}")
-DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
-UNITS = (86_400, 3_600, 60, 1)  # seconds
 
 
 class _Loader(yaml.SafeLoader):
@@ -80,15 +79,6 @@ def expand(value: Any, place: str, env: Mapping[str, str], problems: list[str]) 
         return env.get(match[2], match[0])
 
     return VARIABLE.sub(fill, value)
-
-
-def parse_duration(text: Any) -> int | None:
-    """Turn a duration such as 6h, 90s or 1h30m into seconds; None where it is none."""
-    match = DURATION.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
-        return None
-    seconds = sum(int(n or 0) * unit for n, unit in zip(match.groups(), UNITS, strict=True))
-    return seconds or None
 
 
 class Section:

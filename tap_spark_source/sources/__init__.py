@@ -5,15 +5,30 @@ from __future__ import annotations
 from singer_spark.session import open_session
 from tap_spark_source.settings import Settings
 from tap_spark_source.sources.base import Reach, Source, source_errors
-from tap_spark_source.sources.files import FileSource
+from tap_spark_source.sources.catalog import CatalogSource
+from tap_spark_source.sources.files import FileSource, FoundFile
+from tap_spark_source.sources.frames import FrameSource
 from tap_spark_source.sources.jdbc import JdbcSource
+from tap_spark_source.sources.kafka import KafkaSource
 
-__all__ = ["Reach", "Source", "open_source", "source_errors"]
+__all__ = [
+    "FileSource",
+    "FoundFile",
+    "FrameSource",
+    "KafkaSource",
+    "Reach",
+    "Source",
+    "open_source",
+    "source_errors",
+]
 
 
 def open_source(settings: Settings) -> Source:
     """Start Spark, if it does not run yet, and return the source."""
     spark = open_session(settings.spark, urls=[settings.url])
-    if settings.kind == "jdbc":
-        return JdbcSource(spark, settings)
-    return FileSource(spark, settings)
+    kinds: dict[str, type[Source]] = {
+        "jdbc": JdbcSource,
+        "catalog": CatalogSource,
+        "kafka": KafkaSource,
+    }
+    return kinds.get(settings.kind, FileSource)(spark, settings)

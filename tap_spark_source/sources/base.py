@@ -15,15 +15,12 @@ from tap_spark_source.key import Key, Range, mark_text
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings
 from tap_spark_source.slicing import Slice, Survey
-from tap_spark_source.sources.dialect import PLAIN, Reading
+from tap_spark_source.sources.dialect import OTHER_KIND, OUT_OF_RANGE, PLAIN, TOO_FINE, Reading
 from tap_spark_source.table import Column, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql import types as T
-
-OUT_OF_RANGE = "is outside the years 1 to 9999"
-TOO_FINE = "is finer than a microsecond"
 
 
 class Source(ABC):
@@ -129,10 +126,21 @@ def _translated(reason: str, where: str) -> SingerSparkError:
             f"cannot read {where}: its driver is missing ({reason}); name it in spark_packages or "
             "spark_jars, and its class in source_options driver"
         )
-    if re.search(rf"SQLSTATE: 22|{OUT_OF_RANGE}|{TOO_FINE}|Bad value for type|overflow", reason):
+    if re.search(
+        rf"SQLSTATE: 22|{OUT_OF_RANGE}|{TOO_FINE}|{OTHER_KIND}|Bad value for type|overflow", reason
+    ):
         return DataError(
             f"cannot read {where}: a value does not fit its type: {reason}; correct it, or "
             "deselect its column"
+        )
+    if found := re.search(r"event \d+ of partition .*?(?= SQLSTATE|$)", reason):
+        return DataError(f"cannot read {where}: {found[0]}; correct the topic, or go on behind it")
+    if found := re.search(r"\{.*\} is the key of several rows", reason):
+        return DataError(f"cannot read {where}: {found[0]}; set key_properties that are unique")
+    if re.search(r"may have been lost|KAFKA_DATA_LOSS|out of range for partition", reason):
+        return SourceError(
+            f"cannot read {where}: events behind the bookmark are no longer kept; remove the "
+            "stream's bookmark from the state, and it is read from its first event"
         )
     return SourceError(f"cannot read {where}: {reason}; check that it is there and may be read")
 

@@ -7,16 +7,11 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from tap_spark_source.sources.base import TOO_FINE
-from tap_spark_source.sources.dialect import PLAIN, Dialect, Reading, Row
+from tap_spark_source.sources.dialect import PLAIN, Dialect, Reading, Row, exact_time
 from tap_spark_source.table import Column, Index
 
-# Derby counts nanoseconds, Spark microseconds: the rest must be nothing.
-_TIMESTAMP = Reading(
-    "cast({} as varchar(29))",
-    "if(length(rtrim('0', substr({}, 27))) > 0, "
-    f"raise_error(concat({{}}, ' {TOO_FINE}')), cast({{}} as timestamp_ntz))",
-)
+# Derby counts nanoseconds, Spark microseconds.
+_TIMESTAMP = Reading("cast({} as varchar(29))", exact_time("timestamp_ntz"))
 
 
 class Derby(Dialect):

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from typing_extensions import override
-
 from tap_spark_source.key import Mark
 from tap_spark_source.table import Column, Index, is_name
 
@@ -30,6 +28,17 @@ class Reading:
 
 PLAIN = Reading()
 DECIMAL_HINT = {"format": "x-singer.decimal"}
+OUT_OF_RANGE = "is outside the years 1 to 9999"
+TOO_FINE = "is finer than a microsecond"
+OTHER_KIND = "is no value of its column's declared type"
+
+
+def exact_time(datatype: str, text: str = "{}") -> str:
+    """Parse a time of any precision; what is finer than a microsecond is an error."""
+    return (
+        f"if({{}} rlike '[.][0-9]{{6}}[0-9]*[1-9]', raise_error(concat({{}}, ' {TOO_FINE}')), "
+        f"cast({text} as {datatype}))"
+    )
 
 
 class Dialect:
@@ -38,6 +47,8 @@ class Dialect:
     quotes = ('"', '"')
     label = "concat({schema}, '.', {table})"
     random = "rand()"
+    # Whether the driver's own idea of types is of no use.
+    arrives_as_text = False
     # Whether indexes_query tells of all indexes, or of primary keys alone.
     knows_indexes = False
     system_schemas: tuple[str, ...] = (
@@ -91,6 +102,10 @@ class Dialect:
         """Return the number of a row of a query that is ordered already."""
         return f"row_number() over (order by {order})"
 
+    def url(self, url: str) -> str:
+        """Return the URL as Spark and the driver need it."""
+        return url
+
     def connection(self) -> dict[str, str]:
         """Return connection properties that the tap adds."""
         return {}
@@ -132,13 +147,13 @@ class Dialect:
         """Return the indexes of one table from the rows of indexes_query and columns_query."""
         del columns
         found: dict[str, list[Row]] = defaultdict(list)
-        for row in sorted(rows, key=lambda row: row["pos"]):
+        for row in sorted(rows, key=lambda row: int(row["pos"])):
             found[row["i"]].append(row)
         return tuple(
             Index(
                 columns=tuple(row["c"] for row in parts),
-                is_unique=bool(parts[0]["is_unique"]),
-                is_primary=bool(parts[0]["is_primary"]),
+                is_unique=bool(int(parts[0]["is_unique"])),
+                is_primary=bool(int(parts[0]["is_primary"])),
             )
             for parts in found.values()
         )
@@ -156,33 +171,6 @@ class Dialect:
         """Say how to read an expression that Spark sees as of this type."""
         del datatype
         return PLAIN
-
-
-class MySQL(Dialect):
-    """MySQL and MariaDB."""
-
-    quotes = ("`", "`")
-    knows_indexes = True
-
-    @override
-    def text(self, value: str) -> str:
-        """Quote a text; a backslash escapes here."""
-        return super().text(value.replace("\\", "\\\\"))
-
-    @override
-    def limited(self, query: str, rows: int) -> str:
-        return f"{query} limit {rows}"
-
-    @override
-    def indexes_query(self, wanted: str) -> str:
-        return f"""
-            select x.table_schema as s, x.table_name as t, x.index_name as i,
-                   x.column_name as c, x.seq_in_index as pos,
-                   case when x.index_name = 'PRIMARY' then 1 else 0 end as is_primary,
-                   1 - x.non_unique as is_unique
-            from information_schema.statistics x
-            where x.column_name is not null
-              and {self.condition(wanted, "x.table_schema", "x.table_name")}"""
 
 
 def wanted_condition(dialect: Dialect, patterns: Sequence[str]) -> str:

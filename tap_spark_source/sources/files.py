@@ -1,50 +1,63 @@
-"""Folders of tables: Delta, Parquet, CSV and JSON, on any storage that Spark reaches."""
+"""Folders of tables in every format that Spark reads, on any storage that it reaches."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from singer_spark.errors import SourceError
 from singer_spark.names import quote
-from tap_spark_source.key import Key, Mark, Range
-from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings
-from tap_spark_source.slicing import Slice, Survey
-from tap_spark_source.sources.base import Reach, Source, describe_column, mark_texts, source_errors
-from tap_spark_source.sources.sparksql import SparkSQL
-from tap_spark_source.sources.statements import KeyNames, conditions_of, expression_of
-from tap_spark_source.table import Column, Table, is_name, is_wanted
+from tap_spark_source.sources.base import source_errors
+from tap_spark_source.sources.frames import FrameSource
+from tap_spark_source.table import Table, is_name, is_wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import types as T
 
 # Options that keep values as they are; the user's own come after them.
 _DEFAULTS = {
-    "csv": {"header": "true", "inferSchema": "true", "mode": "FAILFAST"},
+    # Headers are compared with the columns, or a file with another order would be misread.
+    "csv": {
+        "header": "true",
+        "inferSchema": "true",
+        "mode": "FAILFAST",
+        "enforceSchema": "false",
+    },
     "json": {"prefersDecimal": "true", "mode": "FAILFAST"},
     "parquet": {"mergeSchema": "true"},
-    "delta": {},
+    "orc": {"mergeSchema": "true"},
 }
-_SPARK = SparkSQL()
-_SAMPLED_KEYS = 20_000
+_ENDINGS = {"text": "te?xt"}
+_HALF_WRITTEN = (".tmp", ".temp", ".part", ".partial", ".inprogress", ".filepart", "._COPYING_")
 
 
-class FileSource(Source):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFile:
+    """A file of a table: its name below the table's folder, and when it was last written."""
+
+    name: str
+    path: str
+    modified: str
+
+
+class FileSource(FrameSource):
     """The tables under one folder: a sub-folder or a file each."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         super().__init__(spark, settings)
         # The others have no statistics, so that each slice would read every file again.
-        self.can_slice = settings.kind in ("delta", "parquet")
+        self.can_slice = settings.kind in ("delta", "parquet", "orc")
         self._root = _absolute(settings.url.partition(":")[2])
-        self._frames: dict[str, DataFrame] = {}
         self._paths: dict[str, str] | None = None
+        self._places: dict[str, str] = {}
 
     @override
     def discover(self) -> list[Table]:
@@ -67,86 +80,62 @@ class FileSource(Source):
         return self._table(wanted, path) if path else None
 
     @override
-    def describe(self, table: Table, expression: str) -> Column:
+    def sql_name(self, table: Table) -> str:
+        return f"delta.{quote(self._places[table.stream])}"
+
+    def files_of(self, table: Table) -> list[FoundFile]:
+        """List the files of a table that are completely written."""
         with source_errors(self._settings, table.stream):
-            frame = self._frames[table.name].selectExpr(f"({expression}) as {quote(expression)}")
-            (field,) = frame.schema.fields
-        column = describe_column(field, singer_decimal=self._settings.singer_decimal)
-        return replace(column, sql=expression)
+            return self._complete_files(self._places[table.stream])
 
-    @override
-    def frame(self, plan: ReadPlan, piece: Slice | None = None) -> DataFrame:
-        items = (
-            f"{column.parsed(expression_of(_SPARK, column))} as {quote(column.name)}"
-            for column in plan.columns
+    def frame_of_files(self, table: Table, files: Sequence[FoundFile]) -> DataFrame:
+        """Return the rows of some files of a table."""
+        known = self._frames[table.stream].schema
+        return self._load(
+            [file.path for file in files], root=self._places[table.stream], schema=known
         )
-        return self._filtered(plan, piece).selectExpr(*items)
-
-    @override
-    def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
-        """Look at every key once, and where there are too many at some once more."""
-        names = [f"_key{number}" for number in range(len(key.parts))]
-        whole = self._keys(plan, key, reach.limits)
-        low, rows = self._aggregate(key, whole, "min")
-        high = None
-        if reach.top is not None:
-            high, _ = self._aggregate(key, self._keys(plan, key, reach.top), "max")
-        marks = {1: low} if low else {}
-        if low and self.can_slice and rows > reach.rows:
-            sampled = whole.sample(fraction=min(1.0, _SAMPLED_KEYS / rows), seed=0).orderBy(*names)
-            found = sampled.selectExpr(*mark_texts(key, names)).toArrow().to_pylist()
-            place = int(len(found) * reach.rows / rows)
-            if found:
-                marks[reach.rows] = tuple(found[place].values())
-        return Survey(marks=tuple(marks.items()), highest=high)
-
-    @override
-    def count(self, plan: ReadPlan, piece: Slice | None = None) -> int:
-        with source_errors(self._settings, plan.table.stream):
-            return self._filtered(plan, piece).count()
-
-    def _filtered(self, plan: ReadPlan, piece: Slice | None) -> DataFrame:
-        # One frame per table: of a Delta table it is one version, however often it is read.
-        frame, conditions = self._frames[plan.table.name], conditions_of(_SPARK, plan)
-        if piece is not None and plan.key is not None:
-            conditions.append(KeyNames.in_table(_SPARK, plan.key).any_of(piece))
-        for condition in conditions:
-            frame = frame.where(condition)
-        return frame
-
-    def _keys(self, plan: ReadPlan, key: Key, limits: Range) -> DataFrame:
-        """Return the keys of a range, one row each."""
-        names = KeyNames.in_table(_SPARK, key)
-        frame = self._frames[plan.table.name].where(names.within(limits))
-        frame = frame.where(f"({plan.where})") if plan.where else frame
-        return frame.selectExpr(
-            *(f"{name} as _key{number}" for number, name in enumerate(names.names))
-        )
-
-    def _aggregate(self, key: Key, keys: DataFrame, function: str) -> tuple[Mark | None, int]:
-        """Return the lowest or highest key, and how many there are."""
-        names = [f"_key{number}" for number in range(len(key.parts))]
-        found = keys.selectExpr(f"{function}(struct({', '.join(names)})) as found", "count(*) as n")
-        texts = mark_texts(key, [f"found.{name}" for name in names])
-        (row,) = found.selectExpr(*texts, "n").toArrow().to_pylist()
-        rows = row.pop("n")
-        return (tuple(row.values()) if rows else None), rows
 
     def _table(self, name: str, path: str) -> Table:
+        self._places[name] = path
         with source_errors(self._settings, name):
-            self._frames[name] = frame = self._load(path)
-            fields = frame.schema.fields
-        columns = tuple(
-            describe_column(field, singer_decimal=self._settings.singer_decimal) for field in fields
-        )
+            paths = [path]
+            if self._settings.of_stream(name).get("new_files"):
+                paths = [file.path for file in self._complete_files(path)]
+            if not paths:
+                raise SourceError(f"{name}: {path} holds no complete file yet; wait for one")
+            columns = self._columns(name, self._load(paths, root=path))
         return Table(stream=name, name=name, columns=columns)
 
-    def _load(self, path: str) -> DataFrame:
+    def _load(
+        self, paths: Sequence[str], *, root: str, schema: T.StructType | None = None
+    ) -> DataFrame:
         kind = self._settings.kind
-        options = {**_DEFAULTS[kind], **self._settings.options}
-        # Delta takes a path as it is, the others as a pattern.
-        literally = path if kind == "delta" else _globbed(path)
-        return self.spark.read.format(kind).options(**options).load(literally)
+        reader = self.spark.read.format(kind).options(
+            **{**_DEFAULTS.get(kind, {}), **self._settings.options}
+        )
+        if kind == "delta":
+            return reader.load(root)
+        if schema is not None:
+            reader = reader.schema(schema)
+        if list(paths) != [root]:
+            # Folders such as day=1 between the table and its files are columns.
+            reader = reader.option("basePath", root)
+        # A path is taken as a pattern.
+        return reader.load([_globbed(path) for path in paths])
+
+    def _complete_files(self, path: str) -> list[FoundFile]:
+        modified = "date_format(modificationTime, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx\") as modified"
+        found = self._files(_globbed(path), "path", modified).toArrow().to_pylist()
+        root = _bare(path) + "/"
+        files = [
+            FoundFile(
+                name=_bare(row["path"]).removeprefix(root),
+                path=row["path"],
+                modified=row["modified"],
+            )
+            for row in found
+        ]
+        return [file for file in files if is_complete(file.name)]
 
     def _is_there(self, name: str) -> bool:
         """Say whether a folder of that name exists, without listing its siblings."""
@@ -173,12 +162,19 @@ class FileSource(Source):
             self._paths = {name: f"{self._root}/{group[0]}" for name, group in names.items()}
         return self._paths
 
-    def _files(self, glob: str) -> DataFrame:
+    def _files(self, glob: str, *columns: str) -> DataFrame:
         """List files by Spark, which sees what the executors will read."""
         if self._settings.kind == "delta":
             glob += "/_delta_log/*"
         reader = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-        return reader.load(glob).select("path")
+        return reader.load(glob).selectExpr(*(columns or ["path"]))
+
+
+def is_complete(name: str) -> bool:
+    """Say whether a file can be read: it is neither hidden nor still being written."""
+    parts = name.split("/")
+    hidden = any(part[0] == "." or (part[0] == "_" and "=" not in part) for part in parts)
+    return not hidden and not name.endswith(_HALF_WRITTEN)
 
 
 def _absolute(path: str) -> str:
@@ -198,4 +194,4 @@ def _globbed(path: str) -> str:
 
 def _table_name(entry: str, kind: str) -> str:
     """Name a table after its folder, or after its file without what tells the format."""
-    return re.sub(rf"\.{kind}(\.\w+)?$", "", entry, flags=re.IGNORECASE)
+    return re.sub(rf"\.({_ENDINGS.get(kind, kind)})(\.\w+)?$", "", entry, flags=re.IGNORECASE)

@@ -25,8 +25,12 @@ from tap_spark_source.sources.base import (
     source_errors,
 )
 from tap_spark_source.sources.derby import Derby
-from tap_spark_source.sources.dialect import Dialect, MySQL, Row, wanted_condition
+from tap_spark_source.sources.dialect import Dialect, Row, wanted_condition
+from tap_spark_source.sources.mysql import MariaDB, MySQL
+from tap_spark_source.sources.oracle import Oracle
 from tap_spark_source.sources.postgres import Postgres
+from tap_spark_source.sources.sqlite import SQLite
+from tap_spark_source.sources.sqlserver import SQLServer
 from tap_spark_source.sources.statements import (
     NOTHING,
     KeyNames,
@@ -44,8 +48,16 @@ _DIALECTS: dict[str, type[Dialect]] = {
     "postgresql": Postgres,
     "derby": Derby,
     "mysql": MySQL,
-    "mariadb": MySQL,
+    "mariadb": MariaDB,
+    "sqlserver": SQLServer,
+    "oracle": Oracle,
+    "sqlite": SQLite,
 }
+
+
+# What the queries of every database about its tables tell.
+COLUMN_FIELDS = ("s", "t", "kind", "c", "native", "pos", "required")
+INDEX_FIELDS = ("s", "t", "i", "c", "pos", "is_primary", "is_unique")
 
 
 class JdbcSource(Source):
@@ -113,9 +125,9 @@ class JdbcSource(Source):
         names = KeyNames.in_query(self._dialect, key).names
         asked = [part.asked(name) for part, name in zip(key.parts, names, strict=True)]
         items = ", ".join(f"{item} as k{number}" for number, item in enumerate(asked))
-        rows = self._load(f"select n, {items} from ({query}) s")
-        texts = mark_texts(key, [f"k{number}" for number in range(len(names))])
-        found = rows.selectExpr("n", *texts).toArrow()
+        keys = [f"k{number}" for number in range(len(names))]
+        rows = self._load(f"select n, {items} from ({query}) s", ["n", *keys])
+        found = rows.selectExpr("n", *mark_texts(key, keys)).toArrow()
         columns = [found.column(place).to_pylist() for place in range(1, found.num_columns)]
         numbers = map(int, found.column(0).to_pylist())
         marks = dict(zip(numbers, zip(*columns, strict=True), strict=True))
@@ -128,7 +140,7 @@ class JdbcSource(Source):
         if piece is not None and plan.key is not None:
             conditions.append(KeyNames.in_table(self._dialect, plan.key).any_of(piece))
         query = f"select count(*) as n from {self._name(plan.table)}{where_of(conditions)}"
-        return int(self._rows(query)[0]["n"])
+        return int(self._rows(query, ["n"])[0]["n"])
 
     def _select(
         self,
@@ -150,14 +162,19 @@ class JdbcSource(Source):
             inside = KeyNames.in_query(self._dialect, along).names
             items += [f"{name} as {alias}" for name, alias in zip(outside, inside, strict=True)]
         query = f"select {', '.join(items)} from {self._name(table)}{where_of(conditions)}"
-        return self._load(query, predicates).selectExpr(
+        names = [column.name for column in columns]
+        if along is not None:
+            names += [f"_key{number}" for number in range(len(along.parts))]
+        return self._load(query, names, predicates).selectExpr(
             *(f"{column.parsed(quote(column.name))} as {quote(column.name)}" for column in columns)
         )
 
     def _name(self, table: Table) -> str:
         return f"{self._dialect.quote(table.schema or '')}.{self._dialect.quote(table.name)}"
 
-    def _load(self, query: str, predicates: list[str] | None = None) -> DataFrame:
+    def _load(
+        self, query: str, names: Sequence[str], predicates: list[str] | None = None
+    ) -> DataFrame:
         settings = self._settings
         options = {
             **self._dialect.connection(),
@@ -168,15 +185,17 @@ class JdbcSource(Source):
         }
         credentials = {"user": settings.user, "password": settings.password}
         options |= {key: value for key, value in credentials.items() if value is not None}
+        if self._dialect.arrives_as_text:
+            options["customSchema"] = ", ".join(f"{quote(name)} string" for name in names)
         reader = self.spark.read.options(**options)
-        subquery = f"({query}) t"
+        url, subquery = self._dialect.url(settings.url), f"({query}) t"
         if predicates is None:
-            return reader.jdbc(settings.url, subquery)
-        return reader.jdbc(settings.url, subquery, predicates=predicates)
+            return reader.jdbc(url, subquery)
+        return reader.jdbc(url, subquery, predicates=predicates)
 
-    def _rows(self, query: str) -> list[dict[str, Any]]:
+    def _rows(self, query: str, names: Sequence[str]) -> list[dict[str, Any]]:
         with source_errors(self._settings, "the database"):
-            rows = self._load(query).toArrow().to_pylist()
+            rows = self._load(query, names).toArrow().to_pylist()
         return [{name.lower(): value for name, value in row.items()} for row in rows]
 
     def _described(self, labels: Sequence[str], *, exact: bool = False) -> list[Table]:
@@ -187,14 +206,14 @@ class JdbcSource(Source):
             else wanted_condition(dialect, labels)
         )
         tables, keys = defaultdict(list), defaultdict(list)
-        for row in self._rows(dialect.columns_query(wanted)):
+        for row in self._rows(dialect.columns_query(wanted), COLUMN_FIELDS):
             tables[row["s"], row["t"]].append(row)
-        for row in self._rows(dialect.indexes_query(wanted)):
+        for row in self._rows(dialect.indexes_query(wanted), INDEX_FIELDS):
             keys[row["s"], row["t"]].append(row)
         return [self._table(rows, keys[name]) for name, rows in sorted(tables.items())]
 
     def _table(self, found: Sequence[Row], indexed: Sequence[Row]) -> Table:
-        rows = sorted(found, key=lambda row: row["pos"])
+        rows = sorted(found, key=lambda row: int(row["pos"]))
         first = rows[0]
         schema, name, estimate = first["s"].strip(), first["t"], first.get("estimate")
         indexes = self._dialect.indexes(indexed, rows)
@@ -228,7 +247,7 @@ class JdbcSource(Source):
                     native=str(row["native"]),
                     reading=reading,
                 ),
-                is_nullable=not row["required"],
+                is_nullable=not int(row["required"]),
             )
             for field, row, reading in zip(fields, rows, readings, strict=True)
         )

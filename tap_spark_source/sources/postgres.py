@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from tap_spark_source.key import Mark
-from tap_spark_source.sources.base import OUT_OF_RANGE
 from tap_spark_source.sources.dialect import (
     DECIMAL_HINT,
+    OUT_OF_RANGE,
     PLAIN,
     Dialect,
     Reading,

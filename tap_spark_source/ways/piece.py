@@ -21,11 +21,13 @@ class Late:
 class Piece:
     """Rows that are written together, and the stream's bookmark that is true after them.
 
+    The rows are columns, or with `are_texts` the JSON of the records in the column `record`.
     `version` is that of a numbered load, which the last piece makes the current one.
     """
 
     bookmark: Mapping[str, Any]
     frame: DataFrame | None = None
+    are_texts: bool = False
     version: int | None = None
     is_last: bool = False
     late: Late | None = None

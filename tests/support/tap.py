@@ -115,7 +115,7 @@ class Postgres:
 
     user, password, database = "postgres", "s3cret-of-pg", "postgres"
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
         from pgserver._commands import POSTGRES_BIN_PATH, initdb, pg_ctl
         from pgserver.utils import ensure_prefix_permissions, ensure_user_exists
 
@@ -140,6 +140,7 @@ class Postgres:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         server = f"-h 127.0.0.1 -p {self.port} -k {self._data} -c log_statement=all -c fsync=off"
+        server += "".join(f" -c {name}={value}" for name, value in settings.items())
         start = ["-w", "-o", server, "-l", str(self._data / "log"), "start"]
         pg_ctl(start, pgdata=self._data, user=self._account)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tap_spark_source.sources.derby import Derby
-from tap_spark_source.sources.dialect import PLAIN, Dialect, MySQL, wanted_condition
+from tap_spark_source.sources.dialect import PLAIN, Dialect, wanted_condition
+from tap_spark_source.sources.mysql import MySQL
 from tap_spark_source.sources.postgres import Postgres
 from tap_spark_source.table import Column, Index, is_wanted
 

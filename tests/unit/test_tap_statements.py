@@ -10,7 +10,8 @@ from tap_spark_source.plan import ReadPlan
 from tap_spark_source.slicing import Slice
 from tap_spark_source.sources.base import Reach
 from tap_spark_source.sources.derby import Derby
-from tap_spark_source.sources.dialect import Dialect, MySQL
+from tap_spark_source.sources.dialect import Dialect
+from tap_spark_source.sources.mysql import MySQL
 from tap_spark_source.sources.postgres import Postgres
 from tap_spark_source.sources.sparksql import SparkSQL
 from tap_spark_source.sources.statements import KeyNames, survey_statement

@@ -1,0 +1,81 @@
+"""Tables of a catalog that Spark knows: its own, Hive, Unity, Iceberg and others."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from singer_spark.errors import SourceError
+from singer_spark.names import quote_path
+from tap_spark_source.settings import Settings
+from tap_spark_source.sources.base import source_errors
+from tap_spark_source.sources.frames import FrameSource
+from tap_spark_source.table import Table, is_name, is_wanted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class CatalogSource(FrameSource):
+    """The tables and views of one catalog, or of one schema in it."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        super().__init__(spark, settings)
+        self._catalog, _, schema = settings.url.partition(":")[2].partition(".")
+        self._schema = schema or None
+
+    @override
+    def discover(self) -> list[Table]:
+        patterns = self._settings.tables
+        labels = {(schema, name) for schema in self._schemas() for name in self._tables(schema)}
+        wanted = sorted(label for label in labels if is_wanted(".".join(label), patterns))
+        found = [".".join(label) for label in wanted]
+        if missing := [name for name in patterns if is_name(name) and name not in found]:
+            raise SourceError(
+                f"no table {', '.join(missing)} in the catalog {self._catalog}; correct tables "
+                "(schema.table)"
+            )
+        return [self._table(schema, name) for schema, name in wanted]
+
+    @override
+    def find(self, stream: str, *, schema: str | None, name: str | None) -> Table | None:
+        if schema and name:
+            return self._found(schema, name)
+        splits = [(stream[: at.start()], stream[at.end() :]) for at in re.finditer("-", stream)]
+        tables = (self._found(*split) for split in splits)
+        return next((table for table in tables if table), None)
+
+    @override
+    def sql_name(self, table: Table) -> str:
+        return self._path(table.schema or "", table.name)
+
+    def _path(self, schema: str, *names: str) -> str:
+        return quote_path(self._catalog, *schema.split("."), *names)
+
+    def _found(self, schema: str, name: str) -> Table | None:
+        path = self._path(schema, name)
+        with source_errors(self._settings, f"{schema}.{name}"):
+            is_there = self.spark.catalog.tableExists(path)
+        return self._table(schema, name) if is_there else None
+
+    def _table(self, schema: str, name: str) -> Table:
+        stream = f"{schema}-{name}"
+        with source_errors(self._settings, f"{schema}.{name}"):
+            columns = self._columns(stream, self.spark.table(self._path(schema, name)))
+        return Table(stream=stream, schema=schema, name=name, columns=columns)
+
+    def _schemas(self) -> list[str]:
+        if self._schema:
+            return [self._schema]
+        return self._names(f"show schemas in {quote_path(self._catalog)}", "namespace")
+
+    def _tables(self, schema: str) -> list[str]:
+        return self._names(f"show tables in {self._path(schema)}", "tableName")
+
+    def _names(self, statement: str, column: str) -> list[str]:
+        with source_errors(self._settings, "the catalog"):
+            rows = self.spark.sql(statement).toArrow().to_pylist()
+        # Views of the session alone belong to no schema.
+        return [row[column] for row in rows if not row.get("isTemporary")]

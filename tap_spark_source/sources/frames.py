@@ -1,0 +1,119 @@
+"""What folders and catalogs share: a table is one DataFrame, and Spark applies every filter."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from singer_spark.names import quote
+from tap_spark_source.key import Key, Mark, Range
+from tap_spark_source.plan import ReadPlan
+from tap_spark_source.settings import Settings
+from tap_spark_source.slicing import Slice, Survey
+from tap_spark_source.sources.base import Reach, Source, describe_column, mark_texts, source_errors
+from tap_spark_source.sources.sparksql import SparkSQL
+from tap_spark_source.sources.statements import KeyNames, conditions_of, expression_of
+from tap_spark_source.table import Column, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SPARK = SparkSQL()
+_SAMPLED_KEYS = 20_000
+
+
+class FrameSource(Source):
+    """Tables that Spark itself knows how to read."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        super().__init__(spark, settings)
+        self._frames: dict[str, DataFrame] = {}
+
+    @abstractmethod
+    def sql_name(self, table: Table) -> str:
+        """Name a Delta table in Spark SQL."""
+
+    def wanted_rows(self, frame: DataFrame, plan: ReadPlan) -> DataFrame:
+        """Leave out the rows that a plan does not ask for."""
+        for condition in conditions_of(_SPARK, plan):
+            frame = frame.where(condition)
+        return frame
+
+    def rows_of(self, frame: DataFrame, plan: ReadPlan, *more: str) -> DataFrame:
+        """Select the columns of a plan, and some expressions more."""
+        items = (
+            f"{column.parsed(expression_of(_SPARK, column))} as {quote(column.name)}"
+            for column in plan.columns
+        )
+        return frame.selectExpr(*items, *more)
+
+    @override
+    def describe(self, table: Table, expression: str) -> Column:
+        with source_errors(self._settings, table.stream):
+            frame = self._frames[table.stream].selectExpr(f"({expression}) as {quote(expression)}")
+            (field,) = frame.schema.fields
+        column = describe_column(field, singer_decimal=self._settings.singer_decimal)
+        return replace(column, sql=expression)
+
+    @override
+    def frame(self, plan: ReadPlan, piece: Slice | None = None) -> DataFrame:
+        return self.rows_of(self._filtered(plan, piece), plan)
+
+    @override
+    def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
+        """Look at every key once, and where there are too many at some once more."""
+        names = [f"_key{number}" for number in range(len(key.parts))]
+        whole = self._keys(plan, key, reach.limits)
+        low, rows = self._aggregate(key, whole, "min")
+        high = None
+        if reach.top is not None:
+            high, _ = self._aggregate(key, self._keys(plan, key, reach.top), "max")
+        marks = {1: low} if low else {}
+        if low and self.can_slice and rows > reach.rows:
+            sampled = whole.sample(fraction=min(1.0, _SAMPLED_KEYS / rows), seed=0).orderBy(*names)
+            found = sampled.selectExpr(*mark_texts(key, names)).toArrow().to_pylist()
+            place = int(len(found) * reach.rows / rows)
+            if found:
+                marks[reach.rows] = tuple(found[place].values())
+        return Survey(marks=tuple(marks.items()), highest=high)
+
+    @override
+    def count(self, plan: ReadPlan, piece: Slice | None = None) -> int:
+        with source_errors(self._settings, plan.table.stream):
+            return self._filtered(plan, piece).count()
+
+    def _filtered(self, plan: ReadPlan, piece: Slice | None) -> DataFrame:
+        # One frame per table: of a Delta table it is one version, however often it is read.
+        frame = self.wanted_rows(self._frames[plan.table.stream], plan)
+        if piece is not None and plan.key is not None:
+            frame = frame.where(KeyNames.in_table(_SPARK, plan.key).any_of(piece))
+        return frame
+
+    def _keys(self, plan: ReadPlan, key: Key, limits: Range) -> DataFrame:
+        """Return the keys of a range, one row each."""
+        names = KeyNames.in_table(_SPARK, key)
+        frame = self._frames[plan.table.stream].where(names.within(limits))
+        frame = frame.where(f"({plan.where})") if plan.where else frame
+        return frame.selectExpr(
+            *(f"{name} as _key{number}" for number, name in enumerate(names.names))
+        )
+
+    def _aggregate(self, key: Key, keys: DataFrame, function: str) -> tuple[Mark | None, int]:
+        """Return the lowest or highest key, and how many there are."""
+        names = [f"_key{number}" for number in range(len(key.parts))]
+        found = keys.selectExpr(f"{function}(struct({', '.join(names)})) as found", "count(*) as n")
+        texts = mark_texts(key, [f"found.{name}" for name in names])
+        (row,) = found.selectExpr(*texts, "n").toArrow().to_pylist()
+        rows = row.pop("n")
+        return (tuple(row.values()) if rows else None), rows
+
+    def _columns(self, stream: str, frame: DataFrame) -> tuple[Column, ...]:
+        """Keep the frame of a table and describe its columns."""
+        self._frames[stream] = frame
+        return tuple(
+            describe_column(field, singer_decimal=self._settings.singer_decimal)
+            for field in frame.schema.fields
+        )

@@ -1,0 +1,88 @@
+"""SQLite: columns have no type, values have; every value arrives as text, its kind before it."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from tap_spark_source.sources.dialect import DECIMAL_HINT, OTHER_KIND, Dialect, Reading, Row
+from tap_spark_source.table import Column
+
+# A real's shortest exact text; bytes as digits.
+_VALUE = (
+    "case typeof({}) when 'null' then null "
+    "when 'real' then 'real:' || case {} when 9e999 then 'Infinity' when -9e999 then '-Infinity' "
+    "else quote({}) end "
+    "when 'blob' then 'blob:' || hex({}) else typeof({}) || ':' || {} end"
+)
+_TEXT = "regexp_extract({}, '(?s)^[a-z]+:(.*)$', 1)"
+
+
+def _parse(result: str, *kinds: str) -> str:
+    """Take the kinds of values that the column can hold; others are an error."""
+    found = " or ".join(f"startswith({{}}, '{kind}:')" for kind in kinds)
+    return (
+        f"case when {{}} is null then null when {found} then {result} "
+        f'else raise_error(concat({{}}, " {OTHER_KIND}")) end'
+    )
+
+
+_INTEGER = Reading(_VALUE, _parse(f"cast({_TEXT} as bigint)", "integer"))
+_REAL = Reading(_VALUE, _parse(f"cast({_TEXT} as double)", "real", "integer"))
+_ANY_TEXT = Reading(_VALUE, _parse(_TEXT, "text", "integer", "real"))
+_BYTES = Reading(_VALUE, _parse(f"unhex({_TEXT})", "blob"))
+_BOOLEAN = Reading(_VALUE, _parse(f"cast({_TEXT} as boolean)", "integer", "text"))
+_DECIMAL = Reading(_VALUE, _parse(_TEXT, "integer", "real"), DECIMAL_HINT)
+
+
+class SQLite(Dialect):
+    """SQLite, through its pragmas; its one schema is main."""
+
+    label = "({schema} || '.' || {table})"
+    # A whole number between the ends of 64 bits.
+    random = "abs(random() / 9223372036854775808.0)"
+    system_schemas = ("",)
+    arrives_as_text = True
+
+    @override
+    def literal(self, column: Column, value: str) -> str:
+        return value if column.is_number else self.text(value)
+
+    @override
+    def columns_query(self, wanted: str) -> str:
+        return f"""
+            select 'main' as s, m.name as t, upper(m.type) as kind, p.name as c,
+                   p.type as native, p.cid as pos,
+                   p."notnull" or p.pk > 0 as required
+            from sqlite_master m join pragma_table_info(m.name) p
+            where m.type in ('table', 'view') and m.name not like 'sqlite!_%' escape '!'
+              and {self.condition(wanted, "'main'", "m.name")}"""
+
+    @override
+    def indexes_query(self, wanted: str) -> str:
+        return f"""
+            select 'main' as s, m.name as t, 'primary key' as i, p.name as c, p.pk as pos,
+                   1 as is_primary, 1 as is_unique
+            from sqlite_master m join pragma_table_info(m.name) p
+            where m.type = 'table' and p.pk > 0
+              and {self.condition(wanted, "'main'", "m.name")}"""
+
+    @override
+    def limited(self, query: str, rows: int) -> str:
+        return f"select * from ({query} limit {rows})"
+
+    @override
+    def reading(self, row: Row) -> Reading:
+        """Follow SQLite's own rules of affinity; it has no type for times, which stay texts."""
+        declared = str(row["native"]).upper()
+        rules = (
+            (("INT",), _INTEGER),
+            (("CHAR", "CLOB", "TEXT", "DATE", "TIME", "JSON"), _ANY_TEXT),
+            (("BLOB", "BINARY"), _BYTES),
+            (("REAL", "FLOA", "DOUB"), _REAL),
+            (("BOOL",), _BOOLEAN),
+            (("NUM", "DEC"), _DECIMAL),
+        )
+        for words, reading in rules:
+            if any(word in declared for word in words):
+                return reading
+        return _ANY_TEXT

@@ -1,0 +1,59 @@
+"""SQL Server: times count to 100 nanoseconds, and some types exist nowhere else."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from tap_spark_source.sources.dialect import PLAIN, Dialect, Reading, Row, exact_time
+from tap_spark_source.table import Column
+
+_ISO = "convert(varchar(34), {}, 126)"
+_ZONELESS = Reading(_ISO, exact_time("timestamp_ntz"))
+_TEXT = Reading("cast({} as nvarchar(max))")
+_READINGS = {
+    "datetime": _ZONELESS,
+    "datetime2": _ZONELESS,
+    "smalldatetime": _ZONELESS,
+    "datetimeoffset": Reading(_ISO, exact_time("timestamp")),
+    "time": Reading("cast({} as varchar(16))"),
+    "sql_variant": _TEXT,
+    "xml": _TEXT,
+    "json": _TEXT,
+    "geography": Reading("{}.ToString()"),
+    "geometry": Reading("{}.ToString()"),
+    "hierarchyid": Reading("{}.ToString()"),
+}
+
+
+class SQLServer(Dialect):
+    """SQL Server, through its INFORMATION_SCHEMA."""
+
+    quotes = ("[", "]")
+    # One number for each row, not one for the query.
+    random = "rand(checksum(newid()))"
+    system_schemas = ("sys", "INFORMATION_SCHEMA")
+
+    @override
+    def text(self, value: str) -> str:
+        return "N" + super().text(value)
+
+    @override
+    def literal(self, column: Column, value: str) -> str:
+        if not column.is_time:
+            return super().literal(column, value)
+        kinds = {"date": "date", "timestamp": "datetimeoffset(6)", "timestamp_ntz": "datetime2(6)"}
+        return f"cast({self.text(value)} as {kinds[column.datatype]})"
+
+    @override
+    def limited(self, query: str, rows: int) -> str:
+        # An order inside a query needs an end.
+        return f"{query} offset 0 rows fetch next {rows} rows only"
+
+    @override
+    def reading_of(self, datatype: str) -> Reading:
+        kinds = {"timestamp_ntz": "datetime2", "timestamp": "datetimeoffset"}
+        return _READINGS.get(kinds.get(datatype, ""), PLAIN)
+
+    @override
+    def reading(self, row: Row) -> Reading:
+        return _READINGS.get(str(row["native"]).lower(), PLAIN)

@@ -1,0 +1,68 @@
+"""LOG_BASED on a topic: the events from the bookmark's offsets up to the end at the run's start.
+
+The bookmark holds, for each partition, the offset of the next event. The order of the events of a
+partition is kept, and Kafka keeps those of one key in one partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from singer_spark.errors import StateError
+from tap_spark_source.plan import ReadPlan
+from tap_spark_source.sources.kafka import EARLIEST, KafkaSource, Offsets
+from tap_spark_source.ways.piece import Piece
+
+OFFSETS = "offsets"
+
+
+def pieces(source: KafkaSource, plan: ReadPlan) -> Iterator[Piece]:
+    """Yield the events, about `slice_rows` at a time, each partition's share of them."""
+    ends = source.ends[plan.table.name]
+    start = starts(plan.table.stream, plan.bookmark.get(OFFSETS), ends)
+    steps = cuts(start, ends, rows=plan.slice_rows, most=plan.max_rows)
+    if not steps:
+        yield Piece(bookmark={**plan.bookmark, OFFSETS: dict(ends)}, is_last=True)
+    for stop in steps:
+        yield Piece(
+            frame=source.changes(plan, start, stop),
+            bookmark={**plan.bookmark, OFFSETS: dict(stop)},
+            is_last=stop == ends,
+        )
+        start = stop
+
+
+def starts(stream: str, seen: Any, ends: Offsets) -> Offsets:
+    """Return where to begin in each partition: at the bookmark, or at the earliest event."""
+    seen = {} if seen is None else seen
+    if not isinstance(seen, dict) or not all(type(at) is int and at >= 0 for at in seen.values()):
+        raise StateError(f"{stream}: the bookmark's {OFFSETS} must be a number for each partition")
+    beyond = [part for part, at in seen.items() if at > ends.get(part, -1)]
+    if beyond:
+        raise StateError(
+            f"{stream}: the bookmark's {OFFSETS} lie behind the end of partition "
+            f"{', '.join(sorted(beyond))}: the topic was made anew; remove the stream's bookmark "
+            "from the state, and it is read from its first event"
+        )
+    return {part: seen.get(part, EARLIEST) for part in ends}
+
+
+def cuts(start: Offsets, ends: Offsets, *, rows: int, most: int | None) -> list[Offsets]:
+    """Return where to stop for a STATE: after about so many events, and at last at the end.
+
+    Where the earliest event is not known, all of them are one step.
+    """
+    if start == ends or not any(ends.values()):
+        return []
+    if EARLIEST in start.values():
+        return [dict(ends)]
+    share = max(1, min(rows, most or rows) // len(ends))
+    steps: list[Offsets] = []
+    at, done = dict(start), 0
+    while at != ends and (most is None or done < most):
+        stop = {part: min(end, at[part] + share) for part, end in ends.items()}
+        done += sum(stop[part] - at[part] for part in ends)
+        steps.append(stop)
+        at = stop
+    return steps

@@ -1,0 +1,54 @@
+"""A row as the JSON text of its record: the types that travel, and how they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import types as T
+
+from singer_spark.datatype import to_ddl
+from singer_spark.names import literal, quote
+
+_OPTIONS = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "dateFormat": "yyyy-MM-dd",
+    "ignoreNullFields": "false",
+}
+
+
+def record_json(fields: Iterable[T.StructField], *, singer_decimal: bool) -> str:
+    """Return the Spark SQL of a record with these columns."""
+    wire = ", ".join(_wire(field.name, field.dataType, singer_decimal) for field in fields)
+    options = ", ".join(f"{literal(key)}, {literal(value)}" for key, value in _OPTIONS.items())
+    return f"to_json(struct({wire}), map({options}))"
+
+
+def _wire(name: str, datatype: T.DataType, singer_decimal: bool) -> str:
+    """Return the column as it travels, under its own name."""
+    wanted = _wire_type(datatype, singer_decimal)
+    if wanted == datatype:
+        return quote(name)
+    return f"cast({quote(name)} as {to_ddl(wanted)}) as {quote(name)}"
+
+
+def _wire_type(datatype: T.DataType, singer_decimal: bool) -> T.DataType:
+    """Return the type whose JSON is what the schema promises."""
+    if isinstance(datatype, T.ArrayType):
+        return T.ArrayType(_wire_type(datatype.elementType, singer_decimal), datatype.containsNull)
+    if isinstance(datatype, T.MapType):
+        value = _wire_type(datatype.valueType, singer_decimal)
+        return T.MapType(datatype.keyType, value, datatype.valueContainsNull)
+    if isinstance(datatype, T.StructType):
+        return T.StructType(
+            [
+                T.StructField(
+                    field.name, _wire_type(field.dataType, singer_decimal), field.nullable
+                )
+                for field in datatype.fields
+            ]
+        )
+    as_text = isinstance(datatype, (T.TimeType, T.VariantType)) or (
+        singer_decimal and isinstance(datatype, T.DecimalType)
+    )
+    return T.StringType() if as_text else datatype

@@ -1,0 +1,146 @@
+"""Events that a real Debezium wrote, recorded: rows, deletions and types, with and without schema.
+
+The recording is of one table with a column of each type: a row that is read, updated, inserted,
+moved to another key and deleted. tests/integration/test_tap_kafka.py makes such events anew.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from tap_spark_source.sources import debezium
+
+RECORDED = Path(__file__).parents[1] / "data" / "debezium"
+EVENT = {"before": None, "after": {"id": 1}, "op": "c", "source": {"ts_ms": 0}, "ts_ms": 0}
+
+
+def recorded(name: str) -> list[dict]:
+    return [json.loads(line) for line in (RECORDED / f"{name}.jsonl").read_text().splitlines()]
+
+
+def frame(spark, rows: list[dict]):
+    columns = "topic string, partition int, offset bigint, key string, value string"
+    texts = [tuple(row.values()) for row in rows]
+    found = spark.createDataFrame(texts, columns).coalesce(1)
+    return found.withColumns({name: found[name].cast("binary") for name in ("key", "value")})
+
+
+def shape(rows: list[dict]):
+    events = [debezium.read_event(row["key"], row["value"]) for row in rows[::-1]]
+    events = [event for event in events if event]
+    return debezium.fields_of(events), debezium.keys_of(events)
+
+
+def changed(spark, rows: list[dict]) -> list[dict]:
+    fields, keys = shape(rows)
+    return debezium.changes(frame(spark, rows), fields, keys).toArrow().to_pylist()
+
+
+@pytest.mark.parametrize("name", ["full", "plain"])
+def test_events_become_rows_and_deletions_in_their_order(spark, name):
+    rows = changed(spark, recorded(name))
+    assert [(row["id"], row["name"], row["_sdc_deleted_at"] is not None) for row in rows] == [
+        (1, "a", False),
+        (1, "b", False),
+        (2, "x", False),
+        (2, None, True),
+        (3, "x", False),
+        (1, None, True),
+    ]
+
+
+def test_types_are_those_of_the_database(spark):
+    row = changed(spark, recorded("full"))[0]
+    assert row == {
+        "id": 1,
+        "name": "a",
+        "price": Decimal("1.10"),
+        "big": "123456789012345678901234567890.5",
+        "at": datetime(2023, 12, 31, 22, 0, 0, 123456, tzinfo=timezone.utc),
+        "ts": datetime(2024, 1, 1, 0, 0, 0, 123456),  # noqa: DTZ001 - without a zone it is
+        "d": date(2024, 1, 1),
+        "t": "10:00:00.500000",
+        "tz": "08:00:00.5Z",
+        "u": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+        "j": '{"a": 1}',
+        "b": b"\x00\xff",
+        "ok": True,
+        "r": 1.5,
+        "f": 1e300,
+        "arr": [1, None],
+        "s": 1,
+        "i": 2,
+        "bits": b"\xaa",
+        "bit1": True,
+        "iv": 93600000000,
+        "m": Decimal("12.34"),
+        "ts3": datetime(2024, 1, 1, 0, 0, 0, 123000),  # noqa: DTZ001 - without a zone it is
+        "_sdc_deleted_at": None,
+    }
+
+
+def test_decimals_are_exact_up_to_38_digits_of_both_signs(spark):
+    import base64
+
+    numbers = [0, 1, -1, 127, 128, -128, -129, 10**38 - 1, 1 - 10**38, -(10**20)]
+    texts = [
+        base64.b64encode(n.to_bytes(n.bit_length() // 8 + 1, "big", signed=True)).decode()
+        for n in numbers
+    ]
+    for scale in (0, 2, 38):
+        parameters = {"scale": str(scale), "connect.decimal.precision": "38"}
+        kind = "org.apache.kafka.connect.data.Decimal"
+        schema = {"type": "bytes", "name": kind, "parameters": parameters, "field": "x"}
+        read = debezium.field_of(schema).value.replace("{}", "x")
+        rows = spark.createDataFrame([(text,) for text in texts], "x string").coalesce(1)
+        found = rows.selectExpr(f"cast({read} as string) as y").toArrow().column(0).to_pylist()
+        assert [Decimal(text) for text in found] == [Decimal(f"{n}e-{scale}") for n in numbers]
+
+
+def test_a_given_schema_says_what_numbers_mean(spark):
+    fields = [
+        debezium.given_field("id", "bigint"),
+        debezium.given_field("ts", "io.debezium.time.Timestamp"),
+        debezium.given_field("price", "string"),
+    ]
+    rows = debezium.changes(frame(spark, recorded("plain")[:1]), fields, ["id"])
+    (row,) = rows.toArrow().to_pylist()
+    assert str(row["ts"]) == "2024-01-01 00:00:00.123000"
+    assert row["price"] == "1.10"
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("{", "is no JSON of the columns' types"),
+        (json.dumps({**EVENT, "after": {"id": "many"}}), "is no JSON of the columns' types"),
+        ('{"status": "BEGIN"}', "is no event of Debezium"),
+        (json.dumps({**EVENT, "op": "t", "after": None}), "empties the table"),
+        (json.dumps({**EVENT, "op": "z"}), "has an operation that is unknown"),
+        (json.dumps({**EVENT, "after": None}), "carries no row"),
+        (
+            json.dumps({**EVENT, "after": {"id": 1, "v": "__debezium_unavailable_value"}}),
+            "lacks a large value that did not change",
+        ),
+    ],
+)
+def test_an_event_that_cannot_be_read_says_where_it_is(spark, value, problem):
+    rows = [{"topic": "a.b", "partition": 3, "offset": 17, "key": '{"id":1}', "value": value}]
+    fields = [debezium.given_field("id", "bigint"), debezium.given_field("v", "string")]
+    with pytest.raises(Exception, match=f"event 17 of partition 3 of topic a.b {problem}"):
+        debezium.changes(frame(spark, rows), fields, ["id"]).toArrow()
+
+
+def test_a_deletion_without_its_row_is_known_by_the_key_of_the_message(spark):
+    gone = json.dumps({**EVENT, "op": "d", "after": None})
+    rows = [{"topic": "a", "partition": 0, "offset": 0, "key": '{"id":5}', "value": gone}]
+    fields = [debezium.given_field("id", "bigint")]
+    (row,) = debezium.changes(frame(spark, rows), fields, ["id"]).toArrow().to_pylist()
+    assert row["id"] == 5
+    with pytest.raises(Exception, match="deletes a row, and the stream has no key"):
+        debezium.changes(frame(spark, rows), fields, []).toArrow()

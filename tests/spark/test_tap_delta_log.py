@@ -1,0 +1,135 @@
+"""LOG_BASED on Delta tables: a snapshot, then the change data feed in the order of the commits."""
+
+from __future__ import annotations
+
+import pytest
+
+from singer_spark.errors import SettingsError, SourceError, StateError
+from tests.support.tap import run_tap
+
+FEED = "tblproperties ('delta.enableChangeDataFeed' = 'true')"
+
+
+@pytest.fixture
+def table(spark, tmp_path):
+    """A table of three rows, and the settings that follow it."""
+    name = f"delta.`{tmp_path}/t`"
+    spark.sql(f"create table {name} (id int, v string, n int) using delta {FEED}")
+    spark.sql(f"insert into {name} values (1, 'a', 1), (2, 'b', 2), (3, null, 3)")
+    return name
+
+
+def config(tmp_path, **options) -> dict:
+    options = {"replication_method": "LOG_BASED", "key_properties": ["id"], **options}
+    return {"source_url": f"delta:{tmp_path}", "stream_options": {"t": options}}
+
+
+def told(output) -> list[tuple]:
+    """Return what each record says: the key, and the value or that it is gone."""
+    return [
+        (record["id"], "gone" if record.get("_sdc_deleted_at") else record["v"])
+        for record in output.records("t")
+    ]
+
+
+def test_changes_follow_the_first_snapshot_in_the_order_of_their_commits(spark, tmp_path, table):
+    first = run_tap(config(tmp_path))
+    assert sorted(told(first), key=str) == [(1, "a"), (2, "b"), (3, None)]
+    assert first.bookmark("t")["delta_version"] == 1
+    assert "_sdc_deleted_at" in first.of("SCHEMA")[0]["schema"]["properties"]
+    spark.sql(f"update {table} set v = 'x' where id = 1")
+    spark.sql(f"insert into {table} values (4, 'd', 4)")
+    spark.sql(f"delete from {table} where id = 2")
+    spark.sql(f"update {table} set v = 'y' where id = 1")
+    spark.sql(f"insert into {table} values (2, 'again', 2)")
+    second = run_tap(config(tmp_path), state=first.state)
+    assert told(second) == [(1, "x"), (4, "d"), (2, "gone"), (1, "y"), (2, "again")]
+    gone = next(record for record in second.records() if record.get("_sdc_deleted_at"))
+    assert set(gone) == {"id", "_sdc_deleted_at"}
+    assert second.bookmark("t")["delta_version"] == 6
+    third = run_tap(config(tmp_path), state=second.state)
+    assert third.kinds[-2:] == ["SCHEMA", "STATE"]
+    assert third.records() == []
+    assert third.state == second.state
+
+
+def test_a_row_that_leaves_its_key_is_gone_unless_the_same_commit_fills_it(spark, tmp_path, table):
+    state = run_tap(config(tmp_path)).state
+    spark.sql(f"update {table} set id = 9 where id = 1")
+    spark.sql(
+        f"merge into {table} t using (select 2 as id union all select 3) s on t.id = s.id "
+        "when matched and t.id = 2 then update set id = 3 when matched then delete"
+    )
+    assert told(run_tap(config(tmp_path), state=state)) == [
+        (1, "gone"),
+        (9, "a"),
+        (2, "gone"),
+        (3, "b"),
+    ]
+
+
+def test_a_row_that_no_longer_fulfils_the_condition_is_gone(spark, tmp_path, table):
+    chosen = config(tmp_path, where="n < 3")
+    first = run_tap(chosen)
+    assert len(first.records()) == 2
+    spark.sql(f"update {table} set n = n + 1")
+    assert told(run_tap(chosen, state=first.state)) == [(2, "gone"), (1, "a")]
+
+
+def test_a_table_of_the_catalog_has_a_log_too(spark):
+    spark.sql("create schema if not exists logs")
+    try:
+        spark.sql(f"create table logs.t (id int) using delta {FEED}")
+        spark.sql("create table logs.p using parquet as select 1 as id")
+        options = {"replication_method": "LOG_BASED", "key_properties": ["id"]}
+        settings = {
+            "source_url": "catalog:spark_catalog.logs",
+            "tables": ["logs.t"],
+            "stream_options": {"*": options},
+        }
+        first = run_tap(settings)
+        assert first.records() == []
+        spark.sql("insert into logs.t values (1)")
+        assert run_tap(settings, state=first.state).records() == [{"id": 1}]
+        with pytest.raises(SettingsError, match=r"logs-p: LOG_BASED needs a Delta table"):
+            run_tap({**settings, "tables": ["logs.p"]})
+    finally:
+        spark.sql("drop schema logs cascade")
+
+
+def test_without_a_key_insertions_are_told_and_nothing_else(spark, tmp_path, table):
+    keyless = config(tmp_path, key_properties=[])
+    first = run_tap(keyless)
+    spark.sql(f"insert into {table} values (4, 'd', 4)")
+    second = run_tap(keyless, state=first.state)
+    assert told(second) == [(4, "d")]
+    spark.sql(f"delete from {table} where id = 4")
+    with pytest.raises(SettingsError, match=r"t: .*no key to tell which; set key_properties"):
+        run_tap(keyless, state=second.state)
+
+
+def test_a_log_that_cannot_be_followed_says_how_to_start_again(spark, tmp_path, table):
+    state = run_tap(config(tmp_path)).state
+    spark.sql(f"alter table {table} set tblproperties ('delta.enableChangeDataFeed' = 'false')")
+    with pytest.raises(SourceError, match=r"t: .*set its property delta.enableChangeDataFeed"):
+        run_tap(config(tmp_path), state=state)
+    spark.sql(f"insert into {table} values (5, 'e', 5)")
+    spark.sql(f"alter table {table} set tblproperties ('delta.enableChangeDataFeed' = 'true')")
+    with pytest.raises(SourceError, match=r"t: the changes of versions 2 to 4 .*remove the"):
+        run_tap(config(tmp_path), state=state)
+    old = {"bookmarks": {"t": {"delta_version": 99}}}
+    with pytest.raises(StateError, match="t: the bookmark's delta_version 99 is of another table"):
+        run_tap(config(tmp_path), state=old)
+    with pytest.raises(StateError, match="t: the bookmark's delta_version is no version"):
+        run_tap(config(tmp_path), state={"bookmarks": {"t": {"delta_version": "x"}}})
+
+
+def test_versions_that_were_cleaned_up_say_how_to_start_again(spark, tmp_path, table):
+    state = run_tap(config(tmp_path)).state
+    spark.sql(f"alter table {table} set tblproperties ('delta.checkpointInterval' = '1')")
+    spark.sql(f"update {table} set v = 'x' where id = 1")
+    spark.sql(f"update {table} set v = 'y' where id = 1")
+    for version in range(4):
+        (tmp_path / "t" / "_delta_log" / f"{version:020}.json").unlink()
+    with pytest.raises(SourceError, match="remove the stream's bookmark"):
+        run_tap(config(tmp_path), state=state)

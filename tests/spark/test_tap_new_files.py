@@ -1,0 +1,103 @@
+"""Folders whose new files alone are read."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from singer_spark.errors import SourceError, StateError
+from tests.support.tap import discover, run_tap
+
+
+def config(tmp_path, kind: str = "csv", **more) -> dict:
+    options = {"new_files": True, "replication_method": "INCREMENTAL"}
+    return {"source_url": f"{kind}:{tmp_path}", "stream_options": {"t": options}, **more}
+
+
+def put(tmp_path, name: str, text: str, modified: float) -> None:
+    path = tmp_path / "t" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (modified, modified))
+
+
+def ids(output) -> list[int]:
+    return sorted(record["id"] for record in output.records("t"))
+
+
+def test_only_files_that_were_not_read_before_are_read(tmp_path):
+    put(tmp_path, "a.csv", "id,v\n1,x\n", 1000)
+    put(tmp_path, "b.csv", "id,v\n2,x\n", 2000)
+    first = run_tap(config(tmp_path))
+    assert ids(first) == [1, 2]
+    assert first.bookmark("t")["files"] == {
+        "modified": "1970-01-01T00:33:20.000000+00:00",
+        "names": ["b.csv"],
+    }
+    put(tmp_path, "tie.csv", "id,v\n3,x\n", 2000)
+    put(tmp_path, "c.csv", "id,v\n4,\n", 3000)
+    put(tmp_path, "d.csv.tmp", "id,v\n5,", 4000)
+    put(tmp_path, "_temporary/0/e.csv", "id,v\n6,x\n", 4000)
+    second = run_tap(config(tmp_path), state=first.state)
+    assert ids(second) == [3, 4]
+    third = run_tap(config(tmp_path), state=second.state)
+    assert third.kinds[-2:] == ["SCHEMA", "STATE"]
+    assert third.records() == []
+    assert third.state == second.state
+    put(tmp_path, "a.csv", "id,v\n1,changed\n", 5000)
+    assert ids(run_tap(config(tmp_path), state=third.state)) == [1]
+
+
+def test_folders_between_the_table_and_its_files_are_columns(tmp_path):
+    put(tmp_path, "day=1/a.json", '{"id": 1}\n', 1000)
+    put(tmp_path, "day=2/a.json", '{"id": 2, "v": "x"}\n', 2000)
+    first = run_tap(config(tmp_path, "json"))
+    assert sorted(first.records(), key=lambda row: row["id"]) == [
+        {"id": 1, "v": None, "day": 1},
+        {"id": 2, "v": "x", "day": 2},
+    ]
+    assert first.bookmark("t")["files"]["names"] == ["day=2/a.json"]
+    put(tmp_path, "day=2/b.json", '{"id": 3}\n', 3000)
+    settings = config(tmp_path, "json")
+    second = run_tap(settings, state=first.state, catalog=discover(settings))
+    assert second.records() == [{"id": 3, "v": None, "day": 2}]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+def test_new_files_of_every_format(spark, tmp_path, kind):
+    spark.sql("select 1 as id").write.format(kind).save(f"{tmp_path}/t")
+    first = run_tap(config(tmp_path, kind))
+    assert ids(first) == [1]
+    spark.sql("select 2 as id").write.format(kind).mode("append").save(f"{tmp_path}/t")
+    assert ids(run_tap(config(tmp_path, kind), state=first.state)) == [2]
+
+
+def test_a_state_follows_each_group_of_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("tap_spark_source.ways.new_files._PIECE_FILES", 2)
+    for number in range(5):
+        put(tmp_path, f"{number}.csv", f"id\n{number}\n", 1000)
+    output = run_tap(config(tmp_path))
+    assert ids(output) == [0, 1, 2, 3, 4]
+    names = [message["value"]["bookmarks"]["t"]["files"]["names"] for message in output.of("STATE")]
+    assert [len(seen) for seen in names[:3]] == [2, 4, 5]
+    rest = run_tap(config(tmp_path), state=output.of("STATE")[0]["value"])
+    assert ids(rest) == [2, 3, 4]
+
+
+def test_a_file_of_another_format_is_named(tmp_path, spark):
+    spark.sql("select 1 as id").write.parquet(f"{tmp_path}/t")
+    state = run_tap(config(tmp_path, "parquet")).state
+    catalog = discover(config(tmp_path, "parquet"))
+    put(tmp_path, "odd.parquet", "no parquet at all", 4_000_000_000)
+    with pytest.raises(SourceError, match=r"t .*odd\.parquet"):
+        run_tap(config(tmp_path, "parquet"), state=state, catalog=catalog)
+
+
+def test_a_folder_without_files_and_a_bookmark_of_another_shape_are_errors(tmp_path):
+    put(tmp_path, "a.csv.tmp", "id\n", 1000)
+    with pytest.raises(SourceError, match=r"t: .* holds no complete file yet"):
+        run_tap(config(tmp_path, tables=["t"]))
+    put(tmp_path, "a.csv", "id\n1\n", 1000)
+    with pytest.raises(StateError, match="t: the bookmark's files must hold modified and names"):
+        run_tap(config(tmp_path), state={"bookmarks": {"t": {"files": {"names": 1}}}})

@@ -1,0 +1,128 @@
+"""Comparison of a table with what it held before: by its keys, or by whole rows."""
+
+from __future__ import annotations
+
+import pytest
+from deltalake import DeltaTable
+
+from singer_spark.errors import DataError, SettingsError, StateError
+from tests.support.tap import run_tap
+
+
+@pytest.fixture
+def write(spark, tmp_path):
+    """Replace the table by the rows of a query."""
+
+    def replace(query: str) -> None:
+        spark.sql(query).write.mode("overwrite").parquet(f"{tmp_path}/lake/t")
+
+    return replace
+
+
+def config(tmp_path, mode: str, **options) -> dict:
+    return {
+        "source_url": f"parquet:{tmp_path}/lake",
+        "snapshot_path": f"{tmp_path}/snapshots",
+        "stream_options": {"t": {"snapshot": mode, "key_properties": ["id"], **options}},
+    }
+
+
+def told(output) -> dict:
+    """Return what the records say: of each key its value, or that it is gone."""
+    records = output.records("t")
+    found = {
+        record["id"]: "gone" if record.get("_sdc_deleted_at") else record["v"] for record in records
+    }
+    assert len(found) == len(records)
+    return found
+
+
+def versions(tmp_path) -> set[str]:
+    return set(DeltaTable(f"{tmp_path}/snapshots/t").to_pyarrow_table()["version"].to_pylist())
+
+
+def rows(*pairs: tuple[int, str | None]) -> str:
+    values = ", ".join(f"({id_}, {'null' if v is None else repr(v)})" for id_, v in pairs)
+    return f"select * from values {values} as t(id, v)"
+
+
+def test_rows_tell_what_is_new_changed_and_gone_and_nothing_else(tmp_path, write):
+    write(rows((1, "a"), (2, None), (3, "c"), (4, "")))
+    first = run_tap(config(tmp_path, "rows"))
+    assert told(first) == {1: "a", 2: None, 3: "c", 4: ""}
+    write(rows((1, "a"), (2, ""), (4, None), (5, "e")))
+    second = run_tap(config(tmp_path, "rows"), state=first.state)
+    assert told(second) == {2: "", 3: "gone", 4: None, 5: "e"}
+    gone = next(record for record in second.records() if record["id"] == 3)
+    assert set(gone) == {"id", "_sdc_deleted_at"}
+    # The run failed after all: its state is not known, and the old one gives the same again.
+    assert told(run_tap(config(tmp_path, "rows"), state=first.state)) == told(second)
+    third = run_tap(config(tmp_path, "rows"), state=second.state)
+    assert third.records() == []
+    assert third.bookmark("t")["snapshot"] != second.bookmark("t")["snapshot"]
+
+
+def test_versions_that_no_state_names_any_more_are_removed(tmp_path, write):
+    write(rows((1, "a")))
+    state, seen = None, []
+    for _ in range(4):
+        state = run_tap(config(tmp_path, "rows"), state=state).state
+        seen.append(state["bookmarks"]["t"]["snapshot"]["version"])
+    assert versions(tmp_path) == set(seen[1:])
+    files = list((tmp_path / "snapshots" / "t").glob("version=*/*.parquet"))
+    assert {path.parent.name.removeprefix("version=") for path in files} == set(seen[1:])
+
+
+def test_keys_tell_what_is_gone_after_the_rows_of_the_regular_read(tmp_path, write):
+    options = {"replication_key": "id"}
+    write(rows((1, "a"), (2, "b"), (3, "c")))
+    first = run_tap(config(tmp_path, "keys", **options))
+    assert told(first) == {1: "a", 2: "b", 3: "c"}
+    write(rows((1, "changed"), (3, "c"), (4, "d")))
+    second = run_tap(config(tmp_path, "keys", **options), state=first.state)
+    assert told(second) == {2: "gone", 3: "c", 4: "d"}
+    assert second.bookmark("t")["replication_key_value"] == 4
+    assert second.records()[-1]["id"] == 2
+
+
+def test_comparisons_can_be_rarer_than_runs(tmp_path, write):
+    options = {"replication_key": "id", "snapshot_every": "1h"}
+    write(rows((1, "a"), (2, "b")))
+    first = run_tap(config(tmp_path, "keys", **options))
+    write(rows((2, "b")))
+    second = run_tap(config(tmp_path, "keys", **options), state=first.state)
+    assert told(second) == {2: "b"}
+    assert second.bookmark("t")["snapshot"] == first.bookmark("t")["snapshot"]
+    due = run_tap(config(tmp_path, "keys", replication_key="id"), state=second.state)
+    assert told(due) == {1: "gone", 2: "b"}
+    full = run_tap(config(tmp_path, "rows", snapshot_every="1h"), state=second.state)
+    assert full.records() == []
+
+
+def test_an_emptied_table_is_compared_too(tmp_path, write):
+    write(rows((1, "a")))
+    first = run_tap(config(tmp_path, "rows"))
+    write("select * from values (1, 'a') as t(id, v) where id > 1")
+    second = run_tap(config(tmp_path, "rows"), state=first.state)
+    assert told(second) == {1: "gone"}
+    third = run_tap(config(tmp_path, "rows"), state=second.state)
+    assert third.records() == []
+
+
+def test_what_cannot_be_compared_is_named(tmp_path, write):
+    write(rows((1, "a"), (1, "b")))
+    with pytest.raises(SettingsError, match="t: snapshot rows compares by key"):
+        run_tap(config(tmp_path, "rows", key_properties=[]))
+    with pytest.raises(
+        DataError, match=r't .*\{"id":1\} is the key of several rows; set key_properties'
+    ):
+        run_tap(config(tmp_path, "rows"))
+    with pytest.raises(SettingsError, match="t: snapshot keys needs snapshot_path"):
+        run_tap({**config(tmp_path, "keys"), "snapshot_path": None})
+    with pytest.raises(SettingsError, match="t: snapshot_every must be a duration"):
+        run_tap(config(tmp_path, "keys", snapshot_every="soon"))
+    state = {"bookmarks": {"t": {"snapshot": {"version": "20240101T000000000000Z"}}}}
+    with pytest.raises(StateError, match=r"t: snapshot 20240101T000000000000Z, .* is not in"):
+        run_tap(config(tmp_path, "rows"), state=state)
+    with pytest.raises(StateError, match="t: the bookmark's snapshot names no version"):
+        run_tap(config(tmp_path, "rows"), state={"bookmarks": {"t": {"snapshot": {}}}})

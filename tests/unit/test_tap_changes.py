@@ -1,0 +1,100 @@
+"""What is new, and where to go on: the pure decisions of the ways that follow changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from singer_spark.errors import SchemaError, StateError
+from tap_spark_source.sources import FoundFile
+from tap_spark_source.sources.debezium import fields_of, given_field, keys_of, read_event
+from tap_spark_source.sources.files import is_complete
+from tap_spark_source.ways.kafka_log import cuts, starts
+from tap_spark_source.ways.new_files import new_files, seen_after
+
+
+def file(name: str, modified: str) -> FoundFile:
+    return FoundFile(name=name, path=f"file:/x/{name}", modified=modified)
+
+
+def test_new_files_come_in_order_and_ties_at_the_bookmark_are_told_by_name():
+    found = [file("c", "2"), file("b", "2"), file("a", "1"), file("d", "3")]
+    seen = {"modified": "2", "names": ["b"]}
+    assert [one.name for one in new_files(found, seen)] == ["c", "d"]
+    assert [one.name for one in new_files(found, {})] == ["a", "b", "c", "d"]
+
+
+def test_a_replaced_file_is_new_again():
+    seen = seen_after([file("a", "1"), file("b", "2")], {})
+    assert new_files([file("a", "3"), file("b", "2")], seen) == [file("a", "3")]
+
+
+def test_the_names_of_one_instant_are_gathered_over_pieces():
+    seen = seen_after([file("a", "1"), file("b", "2")], {})
+    assert seen == {"modified": "2", "names": ["b"]}
+    assert seen_after([file("c", "2")], seen) == {"modified": "2", "names": ["b", "c"]}
+    assert seen_after([file("d", "3")], seen) == {"modified": "3", "names": ["d"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("part-0.csv", True),
+        ("day=1/part-0.csv", True),
+        ("_day=1/part-0.csv", True),
+        ("_temporary/0/part-0.csv", False),
+        ("_SUCCESS", False),
+        (".part-0.csv.crc", False),
+        (".hidden/part-0.csv", False),
+        ("part-0.csv.tmp", False),
+        ("part-0.csv.inprogress", False),
+        ("part-0.csv._COPYING_", False),
+    ],
+)
+def test_half_written_and_hidden_files_are_left_out(name, expected):
+    assert is_complete(name) is expected
+
+
+def test_a_topic_is_read_from_its_bookmark_and_new_partitions_from_their_start():
+    assert starts("s", {"0": 5}, {"0": 9, "1": 4}) == {"0": 5, "1": -2}
+    assert starts("s", None, {"0": 9}) == {"0": -2}
+
+
+@pytest.mark.parametrize("seen", [[1], {"0": "5"}, {"0": -1}, {"0": True}])
+def test_offsets_that_are_none_are_a_state_error(seen):
+    with pytest.raises(StateError, match="must be a number for each partition"):
+        starts("s", seen, {"0": 9})
+
+
+@pytest.mark.parametrize("seen", [{"0": 10}, {"0": 1, "7": 1}])
+def test_a_topic_that_was_made_anew_is_noticed(seen):
+    with pytest.raises(StateError, match="made anew; remove the stream's bookmark"):
+        starts("s", seen, {"0": 9})
+
+
+def test_events_are_cut_into_steps_that_end_at_the_pinned_offsets():
+    ends = {"0": 9, "1": 4}
+    assert cuts({"0": 5, "1": 0}, ends, rows=4, most=None) == [
+        {"0": 7, "1": 2},
+        {"0": 9, "1": 4},
+    ]
+    assert cuts({"0": 0, "1": 0}, ends, rows=100, most=2) == [{"0": 1, "1": 1}]
+    assert cuts(ends, ends, rows=4, most=None) == []
+    assert cuts({"0": -2, "1": 3}, ends, rows=1, most=None) == [ends]
+    assert cuts({"0": -2}, {"0": 0}, rows=1, most=None) == []
+
+
+def test_what_is_no_event_says_nothing_of_columns():
+    assert read_event("k", None) is None
+    assert read_event(None, "no json") is None
+    assert read_event(None, '{"status": "BEGIN"}') is None
+    event = read_event('{"id": 1}', '{"before": null, "after": {"id": 1, "x": 1.5}, "op": "c"}')
+    assert keys_of([event]) == ("id",)
+    kinds = [(field.name, field.json_type) for field in fields_of([event])]
+    assert kinds == [("id", "bigint"), ("x", "double")]
+
+
+def test_a_given_type_is_one_of_spark_or_of_debezium():
+    assert given_field("a", "decimal(10,2)").json_type == "decimal(10,2)"
+    assert given_field("a", "io.debezium.time.MicroTimestamp").json_type == "bigint"
+    with pytest.raises(SchemaError, match="a: nonsense is neither"):
+        given_field("a", "nonsense")

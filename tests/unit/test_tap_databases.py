@@ -1,0 +1,125 @@
+"""The SQL that MySQL, MariaDB, SQL Server, Oracle and SQLite get, and how their types are read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tap_spark_source.sources.dialect import DECIMAL_HINT, PLAIN
+from tap_spark_source.sources.mysql import MariaDB, MySQL
+from tap_spark_source.sources.oracle import Oracle
+from tap_spark_source.sources.sqlite import SQLite
+from tap_spark_source.sources.sqlserver import SQLServer
+from tap_spark_source.table import Column
+
+
+def column(datatype: str) -> Column:
+    return Column(name="c", datatype=datatype, schema={})
+
+
+@pytest.mark.parametrize(
+    ("dialect", "quoted"),
+    [(SQLServer(), '[a"b`]]]'), (Oracle(), '"a""b`]"'), (MySQL(), '`a"b``]`')],
+)
+def test_identifiers_are_quoted(dialect, quoted):
+    assert dialect.quote('a"b`]') == quoted
+
+
+@pytest.mark.parametrize(
+    ("dialect", "datatype", "value", "literal"),
+    [
+        (MySQL(), "timestamp", "2024-01-01T00:00:00.1+00:00", "TIMESTAMP '2024-01-01 00:00:00.1'"),
+        (MySQL(), "string", "a\\'b", "'a\\\\''b'"),
+        (SQLServer(), "string", "it's", "N'it''s'"),
+        (SQLServer(), "timestamp", "x", "cast(N'x' as datetimeoffset(6))"),
+        (SQLServer(), "timestamp_ntz", "x", "cast(N'x' as datetime2(6))"),
+        (SQLServer(), "date", "x", "cast(N'x' as date)"),
+        (
+            Oracle(),
+            "timestamp",
+            "2024-01-01T00:00:00.1+00:00",
+            "TIMESTAMP '2024-01-01 00:00:00.1 +00:00'",
+        ),
+        (SQLite(), "bigint", "5", "5"),
+        (SQLite(), "string", "2024", "'2024'"),
+    ],
+)
+def test_a_bookmark_becomes_a_literal_of_its_type(dialect, datatype, value, literal):
+    assert dialect.literal(column(datatype), value) == literal
+
+
+def test_mariadb_is_reached_by_the_scheme_that_spark_knows():
+    assert MariaDB().url("jdbc:mariadb://h:1/d") == "jdbc:mysql://h:1/d?permitMysqlScheme"
+    assert MariaDB().url("jdbc:mariadb://h/d?a=b") == "jdbc:mysql://h/d?a=b&permitMysqlScheme"
+    assert MySQL().url("jdbc:mysql://h/d") == "jdbc:mysql://h/d"
+    assert MariaDB().connection()["driver"] == "org.mariadb.jdbc.Driver"
+
+
+@pytest.mark.parametrize(
+    ("base", "native", "precision", "read"),
+    [
+        ("int", "int(11) unsigned", 10, None),
+        ("tinyint", "tinyint(4)", 3, None),
+        ("tinyint", "tinyint(1)", 3, "cast({} as signed)"),
+        ("bit", "bit(1)", 1, None),
+        ("bit", "bit(8)", 8, "cast({} as unsigned)"),
+        ("decimal", "decimal(38,2)", 38, None),
+        ("decimal", "decimal(65,2)", 65, "cast({} as char)"),
+        ("date", "date", None, "cast({} as char)"),
+        ("timestamp", "timestamp(6)", None, "concat(cast({} as char), '+00:00')"),
+        ("float", "float", 12, "({} + 0e0)"),
+        ("point", "point", None, "st_asbinary({})"),
+    ],
+)
+def test_mysql_types(base, native, precision, read):
+    row = {"base": base, "native": native, "p": precision}
+    assert MySQL().reading(row).read == read
+
+
+@pytest.mark.parametrize(
+    ("native", "precision", "scale", "is_plain"),
+    [
+        ("NUMBER", 10, 2, True),
+        ("NUMBER", None, None, False),
+        ("NUMBER", None, 0, False),
+        ("NUMBER", 5, -2, False),
+        ("NUMBER", 2, 5, False),
+        ("FLOAT", 126, None, False),
+        ("VARCHAR2", None, None, True),
+    ],
+)
+def test_oracle_numbers_without_bounds_are_texts(native, precision, scale, is_plain):
+    reading = Oracle().reading({"native": native, "p": precision, "sc": scale})
+    assert (reading is PLAIN) is is_plain
+    if not is_plain:
+        assert reading.hint == DECIMAL_HINT
+
+
+@pytest.mark.parametrize(
+    ("dialect", "native", "kind"),
+    [
+        (Oracle(), "DATE", "timestamp_ntz"),
+        (Oracle(), "TIMESTAMP(9)", "timestamp_ntz"),
+        (Oracle(), "TIMESTAMP(6) WITH TIME ZONE", "timestamp)"),
+        (SQLServer(), "datetime2", "timestamp_ntz"),
+        (SQLServer(), "datetimeoffset", "timestamp)"),
+    ],
+)
+def test_times_are_parsed_as_what_they_are(dialect, native, kind):
+    assert kind in dialect.reading({"native": native, "p": None, "sc": None}).parse
+
+
+@pytest.mark.parametrize("dialect", [MySQL(), SQLServer(), Oracle(), SQLite()])
+def test_every_database_tells_its_columns_and_keys(dialect):
+    for query in (dialect.columns_query("1 = 1"), dialect.indexes_query("1 = 1")):
+        assert " as s," in query
+        assert " as pos" in query
+    assert " as required" in dialect.columns_query("1 = 1")
+
+
+def test_sqlite_follows_its_rules_of_affinity():
+    integer = SQLite().reading({"native": "BIGINT UNSIGNED"})
+    text = SQLite().reading({"native": "VARCHAR(10)"})
+    assert "as bigint" in integer.parse
+    assert SQLite().reading({"native": "DATETIME"}) is text
+    assert SQLite().reading({"native": ""}) is text
+    assert SQLite().reading({"native": "DECIMAL(10,2)"}).hint == DECIMAL_HINT
