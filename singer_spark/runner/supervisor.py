@@ -159,7 +159,6 @@ class Children:
 @contextmanager
 def caught_signals(events: Events) -> Iterator[None]:
     """Turn the signals that end a program into events, except where they are ignored (nohup)."""
-
     stopped = threading.Event()
 
     def handle(signum: int, _frame: object) -> None:
