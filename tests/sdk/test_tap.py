@@ -7,9 +7,8 @@ from pathlib import Path
 
 from singer_sdk.testing import SuiteConfig, get_tap_test_class
 
-from singer_spark.session import open_session
-from singer_spark.settings import SparkSettings
 from tap_spark_source.tap import TapSparkSource
+from tests.support.session import shared_session
 from tests.support.tap import make_derby
 
 TABLES = """
@@ -30,7 +29,7 @@ insert into shop.orders values (1, '2024-01-01 00:00:00'), (2, '2024-01-02 00:00
 create view shop.all_orders as select id from shop.orders;
 """
 # The suite asks for the streams while tests are collected, so the session must be the shared one.
-open_session(SparkSettings.from_config({}), urls=["jdbc:postgresql://", "s3a://"])
+shared_session()
 FOLDER = Path(tempfile.mkdtemp(prefix="tap-sdk-suite-"))
 CONFIG = {
     "source_url": make_derby(FOLDER / "shop", TABLES),
