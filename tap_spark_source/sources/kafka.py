@@ -17,7 +17,7 @@ from singer_spark.names import quote
 from tap_spark_source.key import Key
 from tap_spark_source.plan import DELETED_AT, ReadPlan
 from tap_spark_source.slicing import Slice, Survey
-from tap_spark_source.sources import debezium
+from tap_spark_source.sources import connect, debezium
 from tap_spark_source.sources.base import Reach, Source, describe_column, source_errors
 from tap_spark_source.table import Column, Table, is_name, is_wanted
 
@@ -36,7 +36,7 @@ _ONLY_LOG = "a Kafka topic is read by LOG_BASED alone"
 class _Shape:
     """What the events of one topic look like."""
 
-    fields: tuple[debezium.Field, ...]
+    fields: tuple[connect.Field, ...]
     keys: tuple[str, ...]
 
 
@@ -169,7 +169,7 @@ class KafkaSource(Source):
                 field,
                 singer_decimal=self._settings.singer_decimal,
                 native=natives[field.name],
-                reading=debezium.hint_of(natives[field.name]),
+                reading=connect.hint_of(natives[field.name]),
             )
             for field in fields
             if field.name in natives
@@ -180,7 +180,7 @@ class KafkaSource(Source):
         if topic not in self._shapes:
             events = self._sample(topic)
             given: Mapping[str, str] = self._settings.of_stream(stream).get("schema") or {}
-            fields = [debezium.given_field(name, kind) for name, kind in given.items()]
+            fields = [connect.given_field(name, kind) for name, kind in given.items()]
             found = fields or debezium.fields_of(events)
             if not fields and found and not debezium.have_schema(events):
                 logger.warning(

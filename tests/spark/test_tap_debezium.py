@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tap_spark_source.sources import debezium
+from tap_spark_source.sources import connect, debezium
 
 RECORDED = Path(__file__).parents[1] / "data" / "debezium"
 EVENT = {"before": None, "after": {"id": 1}, "op": "c", "source": {"ts_ms": 0}, "ts_ms": 0}
@@ -96,7 +96,7 @@ def test_decimals_are_exact_up_to_38_digits_of_both_signs(spark):
         parameters = {"scale": str(scale), "connect.decimal.precision": "38"}
         kind = "org.apache.kafka.connect.data.Decimal"
         schema = {"type": "bytes", "name": kind, "parameters": parameters, "field": "x"}
-        read = debezium.field_of(schema).value.replace("{}", "x")
+        read = connect.field_of(schema).value.replace("{}", "x")
         rows = spark.createDataFrame([(text,) for text in texts], "x string").coalesce(1)
         found = rows.selectExpr(f"cast({read} as string) as y").toArrow().column(0).to_pylist()
         assert [Decimal(text) for text in found] == [Decimal(f"{n}e-{scale}") for n in numbers]
@@ -104,9 +104,9 @@ def test_decimals_are_exact_up_to_38_digits_of_both_signs(spark):
 
 def test_a_given_schema_says_what_numbers_mean(spark):
     fields = [
-        debezium.given_field("id", "bigint"),
-        debezium.given_field("ts", "io.debezium.time.Timestamp"),
-        debezium.given_field("price", "string"),
+        connect.given_field("id", "bigint"),
+        connect.given_field("ts", "io.debezium.time.Timestamp"),
+        connect.given_field("price", "string"),
     ]
     rows = debezium.changes(frame(spark, recorded("plain")[:1]), fields, ["id"])
     (row,) = rows.toArrow().to_pylist()
@@ -131,7 +131,7 @@ def test_a_given_schema_says_what_numbers_mean(spark):
 )
 def test_an_event_that_cannot_be_read_says_where_it_is(spark, value, problem):
     rows = [{"topic": "a.b", "partition": 3, "offset": 17, "key": '{"id":1}', "value": value}]
-    fields = [debezium.given_field("id", "bigint"), debezium.given_field("v", "string")]
+    fields = [connect.given_field("id", "bigint"), connect.given_field("v", "string")]
     with pytest.raises(Exception, match=f"event 17 of partition 3 of topic a.b {problem}"):
         debezium.changes(frame(spark, rows), fields, ["id"]).toArrow()
 
@@ -139,7 +139,7 @@ def test_an_event_that_cannot_be_read_says_where_it_is(spark, value, problem):
 def test_a_deletion_without_its_row_is_known_by_the_key_of_the_message(spark):
     gone = json.dumps({**EVENT, "op": "d", "after": None})
     rows = [{"topic": "a", "partition": 0, "offset": 0, "key": '{"id":5}', "value": gone}]
-    fields = [debezium.given_field("id", "bigint")]
+    fields = [connect.given_field("id", "bigint")]
     (row,) = debezium.changes(frame(spark, rows), fields, ["id"]).toArrow().to_pylist()
     assert row["id"] == 5
     with pytest.raises(Exception, match="deletes a row, and the stream has no key"):

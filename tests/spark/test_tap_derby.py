@@ -7,22 +7,13 @@ from decimal import Decimal
 import pytest
 
 from singer_spark.errors import DataError, SourceError
+from tests.support.derby import orders
 from tests.support.tap import discover, entry_of, metadata_of, run_tap
-
-STREAM = "SHOP-ORDERS"
 
 
 @pytest.fixture
 def url(shop):
     return shop
-
-
-def orders(url: str, **options) -> dict:
-    return {
-        "source_url": url,
-        "tables": ["SHOP.ORDERS"],
-        "stream_options": {STREAM: options},
-    }
 
 
 def test_discovery_describes_tables_views_keys_and_types(url):

@@ -7,22 +7,13 @@ import logging
 import pytest
 
 from singer_spark.errors import DataError, StateError
+from tests.support.derby import STREAM, orders
 from tests.support.tap import discover, run_tap
-
-STREAM = "SHOP-ORDERS"
 
 
 @pytest.fixture
 def url(shop):
     return shop
-
-
-def orders(url: str, **options) -> dict:
-    return {
-        "source_url": url,
-        "tables": ["SHOP.ORDERS"],
-        "stream_options": {STREAM: options},
-    }
 
 
 def state_of(key: str, value) -> dict:

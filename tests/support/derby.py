@@ -26,3 +26,13 @@ create view shop.some_orders as select id, "AT" from shop.orders;
 create table shop."Odd-Name *" ("A b" int primary key, "c""q" varchar(9));
 insert into shop."Odd-Name *" values (1, 'x');
 """
+STREAM = "SHOP-ORDERS"
+
+
+def orders(url: str, **options) -> dict:
+    """Return a config that reads the orders."""
+    return {
+        "source_url": url,
+        "tables": ["SHOP.ORDERS"],
+        "stream_options": {STREAM: options},
+    }

@@ -9,6 +9,11 @@ import textwrap
 import time
 from pathlib import Path
 
+from click.testing import CliRunner
+
+from singer_spark.cli import main
+from singer_spark.state import create_state_store
+
 TAP = """
 say(type="SCHEMA", stream="public-orders", schema={}, key_properties=[])
 for n in range(340): say(type="RECORD", stream="public-orders", record={"n": n})
@@ -89,3 +94,13 @@ def await_pids(*names: str) -> list[int]:
         assert time.monotonic() < until
         time.sleep(0.01)
     return [int(pid) for file in files for pid in file.read_text().split()]
+
+
+def run(*arguments):
+    """Run the command `run` in this process."""
+    return CliRunner().invoke(main, ["run", *arguments])
+
+
+def store():
+    """The store that the folder's pipelines use unless they say otherwise."""
+    return create_state_store("lake/.singer-spark/state")

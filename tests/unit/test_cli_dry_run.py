@@ -6,25 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from singer_spark.cli import main
-from singer_spark.state import PipelineState, create_state_store
+from singer_spark.state import PipelineState
 from singer_spark.state.runs import list_runs
-from tests.support.shop import SPY, STATE, TAP, make_folder, write, write_pipeline
+from tests.support.shop import SPY, STATE, TAP, make_folder, run, store, write, write_pipeline
 
 
 @pytest.fixture(autouse=True)
 def work(tmp_path, monkeypatch):
     return make_folder(tmp_path, monkeypatch)
-
-
-def run(*arguments):
-    return CliRunner().invoke(main, ["run", *arguments])
-
-
-def store():
-    return create_state_store("lake/.singer-spark/state")
 
 
 class TestDryRun:

@@ -9,13 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from singer_spark.cli import main
 from singer_spark.cli.progress import LiveDisplay, make_progress
 from singer_spark.runner.facts import StreamFacts
 from singer_spark.runner.repeat import is_left
-from singer_spark.state import PipelineState, create_state_store
+from singer_spark.state import PipelineState
 from singer_spark.state.runs import list_runs
 from tests.support.bench import FOREVER, is_running
 from tests.support.shop import (
@@ -25,7 +23,9 @@ from tests.support.shop import (
     await_pids,
     finish,
     make_folder,
+    run,
     singer_spark,
+    store,
     write,
     write_pipeline,
 )
@@ -34,14 +34,6 @@ from tests.support.shop import (
 @pytest.fixture(autouse=True)
 def work(tmp_path, monkeypatch):
     return make_folder(tmp_path, monkeypatch)
-
-
-def run(*arguments):
-    return CliRunner().invoke(main, ["run", *arguments])
-
-
-def store():
-    return create_state_store("lake/.singer-spark/state")
 
 
 def seen():

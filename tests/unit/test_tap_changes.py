@@ -6,7 +6,8 @@ import pytest
 
 from singer_spark.errors import SchemaError, StateError
 from tap_spark_source.sources import FoundFile
-from tap_spark_source.sources.debezium import fields_of, given_field, keys_of, read_event
+from tap_spark_source.sources.connect import given_field
+from tap_spark_source.sources.debezium import fields_of, keys_of, read_event
 from tap_spark_source.sources.files import is_complete
 from tap_spark_source.ways.kafka_log import cuts, starts
 from tap_spark_source.ways.new_files import new_files, seen_after

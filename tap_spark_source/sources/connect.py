@@ -1,0 +1,205 @@
+"""Kafka Connect's types: what a schema says of a value in JSON, and the SQL that reads it.
+
+Numbers and texts stand for richer types, which only the schema names: days since 1970, bytes of a
+decimal, ….
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from singer_spark.datatype import parse_datatype, to_ddl
+from singer_spark.errors import SchemaError
+from singer_spark.names import quote
+from tap_spark_source.sources.dialect import (
+    DECIMAL_HINT,
+    OUT_OF_RANGE,
+    PLAIN,
+    TOO_FINE,
+    Reading,
+    exact_time,
+)
+
+_HEX = "0123456789ABCDEF"
+# Microseconds of the years 1 and 9999.
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A column of the events: its type in their JSON, and the SQL of its value.
+
+    `{}` stands for what the JSON holds.
+    """
+
+    name: str
+    json_type: str
+    value: str = "{}"
+    native: str = ""
+
+
+def _micros(micros: str) -> str:
+    """Return a point in time of no zone, from the microseconds since 1970."""
+    return (
+        f"if({micros} not between {_FIRST} and {_LAST}, "
+        f"raise_error(concat({{}}, ' {OUT_OF_RANGE}')), "
+        f"cast(timestamp_micros({micros}) as timestamp_ntz))"
+    )
+
+
+def _whole_micros(result: str) -> str:
+    return f"if({{}} % 1000 <> 0, raise_error(concat({{}}, ' ns {TOO_FINE}')), {result})"
+
+
+def _time_of_day(micros: str) -> str:
+    # Midnight at the end of a day has a name of its own.
+    text = f"date_format(timestamp_micros({micros}), 'HH:mm:ss.SSSSSS')"
+    return f"if({micros} = 86400000000, '24:00:00.000000', {text})"
+
+
+_DAYS = (
+    f"if({{}} not between -719162 and 2932896, raise_error(concat({{}}, ' {OUT_OF_RANGE}')), "
+    "date_from_unix_date({}))"
+)
+_SEMANTIC = {
+    "io.debezium.time.Date": ("int", _DAYS),
+    "org.apache.kafka.connect.data.Date": ("int", _DAYS),
+    "io.debezium.time.Timestamp": ("bigint", _micros("{} * 1000")),
+    "org.apache.kafka.connect.data.Timestamp": ("bigint", _micros("{} * 1000")),
+    "io.debezium.time.MicroTimestamp": ("bigint", _micros("{}")),
+    "io.debezium.time.NanoTimestamp": ("bigint", _whole_micros(_micros("({} div 1000)"))),
+    "io.debezium.time.Time": ("bigint", _time_of_day("({} * 1000)")),
+    "org.apache.kafka.connect.data.Time": ("bigint", _time_of_day("({} * 1000)")),
+    "io.debezium.time.MicroTime": ("bigint", _time_of_day("{}")),
+    "io.debezium.time.NanoTime": ("bigint", _whole_micros(_time_of_day("({} div 1000)"))),
+    "io.debezium.time.ZonedTimestamp": ("string", exact_time("timestamp")),
+    "io.debezium.time.IsoDate": ("string", "cast({} as date)"),
+    "io.debezium.time.IsoTimestamp": ("string", exact_time("timestamp_ntz")),
+}
+_VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_PLAIN = {
+    "int8": ("tinyint", "{}"),
+    "int16": ("smallint", "{}"),
+    "int32": ("int", "{}"),
+    "int64": ("bigint", "{}"),
+    "float": ("float", "{}"),
+    "double": ("double", "{}"),
+    "boolean": ("boolean", "{}"),
+    "string": ("string", "{}"),
+    "bytes": ("string", "unbase64({})"),
+}
+
+
+def field_of(schema: Mapping[str, Any], *, name: str | None = None) -> Field:
+    """Read one field of a Connect schema."""
+    json_type, value = _reading(schema)
+    native = schema.get("name") or str(schema.get("type"))
+    return Field(name=name or str(schema["field"]), json_type=json_type, value=value, native=native)
+
+
+def _reading(schema: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the type of a value in JSON, and the SQL of what it means."""
+    semantic, kind = schema.get("name"), schema.get("type")
+    if semantic == _DECIMAL:
+        return "string", _decimal(schema.get("parameters") or {})
+    if semantic == _VARIABLE_SCALE:
+        return "struct<scale: int, value: string>", _bound(
+            "{}", f"if(v is null, null, {_pointed(_unscaled('v.value'), 'v.scale')})"
+        )
+    if semantic in _SEMANTIC:
+        return _SEMANTIC[semantic]
+    if kind in _PLAIN:
+        return _PLAIN[str(kind)]
+    return _nested(schema)
+
+
+def _nested(schema: Mapping[str, Any]) -> tuple[str, str]:
+    kind = schema.get("type")
+    if kind == "struct":
+        return _struct([field_of(one) for one in schema["fields"]])
+    if kind == "array":
+        item, value = _reading(schema["items"])
+        each = f"transform({{}}, v -> {value.replace('{}', 'v')})"
+        return f"array<{item}>", "{}" if value == "{}" else each
+    if kind == "map":
+        item, value = _reading(schema["values"])
+        each = f"transform_values({{}}, (k, v) -> {value.replace('{}', 'v')})"
+        return f"map<string, {item}>", "{}" if value == "{}" else each
+    raise SchemaError(f"type {kind} of an event is unknown; name it in the option schema")
+
+
+def _struct(fields: Sequence[Field]) -> tuple[str, str]:
+    inner = ", ".join(f"{quote(field.name)}: {field.json_type}" for field in fields)
+    if all(field.value == "{}" for field in fields):
+        return f"struct<{inner}>", "{}"
+    parts = ", ".join(
+        f"{field.value.replace('{}', f'v.{quote(field.name)}')} as {quote(field.name)}"
+        for field in fields
+    )
+    return f"struct<{inner}>", _bound("{}", f"if(v is null, null, struct({parts}))")
+
+
+def _bound(expression: str, body: str) -> str:
+    """Give a value the name v, so that it is computed once."""
+    return f"transform(array({expression}), v -> {body})[0]"
+
+
+def _decimal(parameters: Mapping[str, Any]) -> str:
+    scale = int(parameters.get("scale", 0))
+    precision = min(int(parameters.get("connect.decimal.precision", 38)), 38)
+    number = _pointed(_unscaled("{}"), str(scale))
+    return f"cast({number} as decimal({max(precision, scale)},{scale}))"
+
+
+def _unscaled(text: str) -> str:
+    """Return the whole number whose two's complement the base64 text holds, at most 38 digits."""
+    folded = (
+        "aggregate(regexp_extract_all(d, '(.)', 1), cast(0 as decimal(38,0)), "
+        f"(a, x) -> cast(a * 16 + (instr('{_HEX}', x) - 1) as decimal(38,0)))"
+    )
+    # A negative number is turned over bit by bit, so that 38 digits suffice for it as well; not
+    # by a minus sign, which Spark rounds to 34 digits.
+    number = (
+        f"transform(array(if(h >= '8', translate(h, '{_HEX}', '{_HEX[::-1]}'), h)), "
+        f"d -> if(h >= '8', cast(-1 as decimal(38,0)) - {folded}, {folded}))[0]"
+    )
+    return f"transform(array(hex(unbase64({text}))), h -> {number})[0]"
+
+
+def _pointed(number: str, scale: str) -> str:
+    """Write a whole number with a decimal point before its last digits."""
+    plain = "ltrim('-', cast(u as string))"
+    digits = f"lpad({plain}, greatest(length({plain}), {scale} + 1), '0')"
+    text = (
+        f"concat(if(u < 0, '-', ''), if({scale} > 0, concat("
+        f"left({digits}, length({digits}) - {scale}), '.', right({digits}, {scale})), "
+        f"concat({plain}, repeat('0', -{scale}))))"
+    )
+    return f"transform(array({number}), u -> {text})[0]"
+
+
+def given_field(name: str, datatype: str) -> Field:
+    """Read a column that the user describes, by a Spark type or by Connect's name of a type."""
+    if datatype in _SEMANTIC:
+        return field_of({"type": "", "name": datatype}, name=name)
+    parsed = parse_datatype(datatype)
+    if parsed is None:
+        raise SchemaError(
+            f"{name}: {datatype} is neither a Spark type nor one that Debezium names; correct it "
+            "in the option schema"
+        )
+    if datatype == "binary":
+        return Field(name=name, json_type="string", value="unbase64({})", native=datatype)
+    if datatype in ("timestamp", "timestamp_ntz"):
+        return Field(name=name, json_type="string", value=exact_time(datatype), native=datatype)
+    if datatype == "date":
+        return Field(name=name, json_type="string", value="cast({} as date)", native=datatype)
+    return Field(name=name, json_type=to_ddl(parsed), native=datatype)
+
+
+def hint_of(native: str) -> Reading:
+    """Say what a text stands for, where it is a number without bounds."""
+    return Reading(hint=DECIMAL_HINT) if native == _VARIABLE_SCALE else PLAIN
