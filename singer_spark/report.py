@@ -3,8 +3,9 @@
 The runner names a file in SINGER_SPARK_REPORT; without one nothing is told. Kinds of facts:
 
 - `expected` (tap): about how many `rows` a stream's read will give.
-- `late` (tap): how many `rows` were below the previous bookmark, the latest by `seconds`.
+- `bookmark` (tap): the `column` and the `value` in it below which rows are read once more.
 - `commit` (target): `rows` of a batch; of them `inserted`, `updated`, `deleted`; `milliseconds`.
+- `late` (target): how many `rows` below that value a commit changed, the latest by `seconds`.
 - `quarantine` (target): how many `rows` were set aside.
 """
 
@@ -26,6 +27,16 @@ def report(kind: str, stream: str, **facts: float | str | None) -> None:
         line = json.dumps({"kind": kind, "stream": stream, **facts}) + "\n"
         with Path(path).open("ab", buffering=0) as file:
             file.write(line.encode())
+
+
+def last_told(kind: str, stream: str) -> dict[str, Any] | None:
+    """Return the last fact of a kind that anybody in this run told of a stream."""
+    path = os.environ.get(REPORT_FILE)
+    if not path or not Path(path).exists():
+        return None
+    facts = (fact for _, fact in read_report(Path(path)))
+    found = [fact for fact in facts if (fact.get("kind"), fact.get("stream")) == (kind, stream)]
+    return found[-1] if found else None
 
 
 def read_report(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -44,14 +44,6 @@ def looked_back(spark: SparkSession, key: Key, mark: Mark, lookback: float) -> M
     return tuple(_texts(spark, [mark_text(lower, first.datatype)]))
 
 
-def seconds_between(spark: SparkSession, column: Column, low: str, high: str) -> float | None:
-    """Return how far two values of a time lie apart; None for what is no time."""
-    if not column.is_time:
-        return None
-    ends = (f"unix_micros(cast({_value(column, text)} as timestamp))" for text in (high, low))
-    return int(_texts(spark, [" - ".join(ends)])[0]) / 1e6
-
-
 def is_future(spark: SparkSession, column: Column, text: str) -> bool:
     """Say whether a time has not come yet, in any zone where it carries none."""
     ahead = _TOLERANCE.get(column.datatype, "26 hours")

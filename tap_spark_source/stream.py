@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
+import json
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 from singer_sdk.helpers.types import Context, Record
+from singer_sdk.metrics import get_metrics_logger
 from singer_sdk.singerlib import SchemaMessage, StateMessage
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
-from singer_spark.report import report
 from tap_spark_source import messages
 from tap_spark_source.advice import advice
 from tap_spark_source.described import DescribedStream, json_schema
@@ -19,8 +19,6 @@ from tap_spark_source.preview import preview
 from tap_spark_source.reading import Reading, open_reading
 from tap_spark_source.sources import source_errors
 from tap_spark_source.ways import Piece, pieces
-
-logger = logging.getLogger("tap-spark-source")
 
 
 class SparkStream(DescribedStream):
@@ -100,15 +98,23 @@ class SparkStream(DescribedStream):
         """Write piece after piece, each followed by what it makes true."""
         with self.get_record_counter() as counter, self.get_sync_timer():
             self._advise()
-            late, written = _LateRows(), 0
+            below, written = 0, 0
             for piece in self._pieces():
                 for count in self._emit(piece, written=written):
                     written += count
                     counter.increment(count)
-                    late.add(piece, count)
+                    below += count if piece.below_bookmark else 0
                 self._settle(piece)
-        late.tell(self.name)
+        if below:
+            self._tell_below(below)
         yield from ()
+
+    def _tell_below(self, rows: int) -> None:
+        """Tell log and metrics how many rows the lookback has read."""
+        self.logger.info("%s: %d rows below the bookmark were read", self.name, rows)
+        told = {"type": "counter", "metric": "late_record_count", "value": rows}
+        told["tags"] = {"stream": self.name}
+        get_metrics_logger().info("METRIC: %s", json.dumps(told))
 
     def _advise(self) -> None:
         """Log what the user should know before the rows come."""
@@ -147,7 +153,7 @@ class SparkStream(DescribedStream):
         if piece.frame is None:
             return None
         version = piece.version if self._stream_version is not None else None
-        name = (self._late_name if piece.late else None) or self.name
+        name = (self._late_name if piece.below_bookmark else None) or self.name
         return open_reading(
             self._tap.settings,
             name,
@@ -176,24 +182,3 @@ class SparkStream(DescribedStream):
             messages.write_bytes(b"".join(found[: limit - written]))
             yield len(found[: limit - written])
             self._check_max_record_limit(written + len(found) - 1)
-
-
-class _LateRows:
-    """Counts the rows below the bookmark."""
-
-    def __init__(self) -> None:
-        self._rows = 0
-        self._seconds: float | None = None
-
-    def add(self, piece: Piece, rows: int) -> None:
-        """Count rows of a piece, if they are late."""
-        if piece.late:
-            self._rows += rows
-            self._seconds = piece.late.seconds
-
-    def tell(self, stream: str) -> None:
-        """Tell log and runner, where there were any."""
-        if self._rows:
-            report("late", stream, rows=self._rows, seconds=self._seconds)
-            since = f", the latest by {self._seconds:g} s" if self._seconds is not None else ""
-            logger.info("%s: %d rows below the bookmark were read%s", stream, self._rows, since)

@@ -42,12 +42,21 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class Late:
+    """How many rows were below the tap's bookmark, the latest by so many seconds."""
+
+    rows: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
-    """How many rows a commit changed."""
+    """How many rows a commit changed, and which of them were late, where that is known."""
 
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
+    late: Late | None = None
 
     def __bool__(self) -> bool:
         """Say whether anything changed."""

@@ -22,6 +22,7 @@ from target_spark_delta.commit import Commit, Counts, describe_commits
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import TABLE_VERSION, Shape
 from target_spark_delta.methods import METHODS, Batch, Progress, history, overwrite, versions
+from target_spark_delta.methods.late import Bookmark
 from target_spark_delta.quarantine import set_aside
 from target_spark_delta.reading import empty_staging
 from target_spark_delta.source import Source, open_source
@@ -38,6 +39,7 @@ class Work:
 
     destination: Destination
     progress: Progress
+    bookmark: Bookmark | None = None
 
 
 def load_segment(spark: SparkSession, work: Work, segment: Segment, commit: Commit) -> None:
@@ -109,6 +111,7 @@ def _batch(work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_ne
         is_partial=segment.is_partial,
         removes=destination.removes(segment),
         skip_unchanged=destination.settings.skip_unchanged,
+        bookmark=work.bookmark,
         options=destination.options,
         progress=work.progress,
     )
@@ -202,6 +205,8 @@ def reported(stream: str) -> Iterator[list[tuple[Counts, int]]]:
             deleted=counts.deleted,
             milliseconds=round((time.monotonic() - started) * 1000),
         )
+        if counts.late:
+            report("late", stream, rows=counts.late.rows, seconds=counts.late.seconds)
         if rows and not counts:
             logger.info("%s: nothing changed, no commit", stream)
 

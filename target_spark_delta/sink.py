@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from target_spark_delta.manifest import Manifest, Rules, parse_manifest
 from target_spark_delta.mapping import StreamMapping
 from target_spark_delta.messages import Message
 from target_spark_delta.methods import Progress
+from target_spark_delta.methods.late import Bookmark, told_bookmark
 from target_spark_delta.spool import Segment, carried_member, received_member, rejected_member
 from target_spark_delta.validation import InvalidRecordError, Validator
 
@@ -71,7 +73,12 @@ class SparkDeltaSink:
     @property
     def work(self) -> Work:
         """Return what a commit of the stream needs to know."""
-        return Work(self.destination, self.progress)
+        return Work(self.destination, self.progress, self._bookmark)
+
+    @cached_property
+    def _bookmark(self) -> Bookmark | None:
+        # Told before the first record, so a commit finds it.
+        return told_bookmark(self.source)
 
     def write(self, message: Message) -> bool:
         """Check a record and spool it; return whether the segment has become full."""

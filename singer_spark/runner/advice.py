@@ -55,6 +55,6 @@ def warnings_of(record: RunRecord) -> Iterator[str]:
     for stream, seconds in record.suggested_lookback.items():
         facts = record.streams[stream]
         yield (
-            f"{stream}: {facts.late} rows were late, by up to {facts.late_seconds:g} s; "
+            f"{stream}: {facts.late} rows were late, by up to {facts.late_seconds or 0:g} s; "
             f"set its lookback to {seconds}"
         )

@@ -47,8 +47,8 @@ class StreamFacts:
                 self._add(quarantined=fact.get("rows"))
             case "late":
                 self._add(late=fact.get("rows"))
-                worst = max(_number(fact.get("seconds")) or 0, self.late_seconds or 0)
-                self.late_seconds = round(worst, 3)
+                if (seconds := _number(fact.get("seconds"))) is not None:
+                    self.late_seconds = round(max(seconds, self.late_seconds or 0), 3)
             case "expected":
                 self._add(expected=fact.get("rows"))
             case _:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from singer_spark.errors import DataError
 from singer_spark.report import report
-from tap_spark_source.bookmark import is_future, looked_back, seconds_between, to_mark
+from tap_spark_source.bookmark import is_future, looked_back, to_mark
 from tap_spark_source.key import Edge, Key, Mark, Range
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.slicing import Slice, Survey, is_heap
 from tap_spark_source.sources import Source
 from tap_spark_source.ways.full_table import RESUME
-from tap_spark_source.ways.piece import Late, Piece
+from tap_spark_source.ways.piece import Piece
 from tap_spark_source.ways.slices import look_ahead, slices
 from tap_spark_source.window import Window, bad_bound
 
@@ -101,8 +101,11 @@ class OpenWindow:
     def below(self) -> Iterator[Piece]:
         """Yield the rows that the lookback reads again; they do not move the bookmark."""
         whole = self.reread
-        if whole:
-            yield from self._fixed(whole, is_late=True)
+        if whole and self.start:
+            if not self.plan.late_stream:
+                first = self.key.parts[0].name
+                report("bookmark", self.stream, column=first, value=self.start[0])
+            yield from self._fixed(whole, below_bookmark=True)
 
     def above(self) -> Iterator[Piece]:
         """Yield the slices from the bookmark on, pinned below the highest key of now."""
@@ -131,18 +134,14 @@ class OpenWindow:
             )
             nulls = False
 
-    def _fixed(self, whole: Range, *, is_late: bool = False) -> Iterator[Piece]:
+    def _fixed(self, whole: Range, *, below_bookmark: bool = False) -> Iterator[Piece]:
         """Yield the slices of a range that says nothing about the state."""
         plan = replace(self.plan, max_rows=None)
         survey = look_ahead(self.source, plan, self.key, whole)
-        late = None
-        if is_late and survey.lowest and self.start:
-            spark, first = self.source.spark, self.key.parts[0]
-            late = Late(seconds=seconds_between(spark, first, survey.lowest[0], self.start[0]))
         if survey.lowest:
             for part in slices(self.source, plan, self.key, whole, survey=survey):
                 frame = self.source.frame(plan, part.piece) if part.piece.ranges else None
-                yield Piece(frame=frame, bookmark=plan.bookmark, late=late)
+                yield Piece(frame=frame, bookmark=plan.bookmark, below_bookmark=below_bookmark)
 
     def _announce(self, survey: Survey) -> None:
         """Tell what the look ahead shows: how much will come, and what looks wrong."""

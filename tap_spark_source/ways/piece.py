@@ -11,18 +11,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Late:
-    """Rows below the bookmark, the latest by so many seconds, where the key is a time."""
-
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """Rows that are written together, and the stream's bookmark that is true after them.
 
     The rows are columns, or with `are_texts` the JSON of the records in the column `record`.
-    `version` is that of a numbered load, which the last piece makes the current one.
+    `version` is that of a numbered load, which the last piece makes the current one. Rows
+    `below_bookmark` are read once more, for those among them that came late.
     """
 
     bookmark: Mapping[str, Any]
@@ -30,4 +24,4 @@ class Piece:
     are_texts: bool = False
     version: int | None = None
     is_last: bool = False
-    late: Late | None = None
+    below_bookmark: bool = False

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from target_spark_delta.methods.late import Bookmark
 from target_spark_delta.options import StreamSettings
 from target_spark_delta.spool import KeyFacts, Range
 from target_spark_delta.table import Table
@@ -62,6 +63,7 @@ class Batch:
         is_partial: Whether some rows carry only some of their columns.
         removes: Whether some rows are deletions that remove what they name.
         skip_unchanged: Whether rows that are equal are left alone.
+        bookmark: The tap's bookmark, where rows below it are sent again.
         options: What the user chose for the stream.
         progress: What the run remembers of the stream.
     """
@@ -78,5 +80,6 @@ class Batch:
     is_partial: bool
     removes: bool
     skip_unchanged: bool
+    bookmark: Bookmark | None
     options: StreamSettings
     progress: Progress

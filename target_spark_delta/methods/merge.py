@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -11,8 +11,9 @@ from pyspark.storagelevel import StorageLevel
 
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
-from target_spark_delta.commit import Counts
+from target_spark_delta.commit import Counts, Late
 from target_spark_delta.methods.keyed import carries
+from target_spark_delta.methods.late import Bookmark, count_late
 from target_spark_delta.methods.same import comparable, compared
 from target_spark_delta.spool import Range
 from target_spark_delta.table import Table
@@ -39,6 +40,7 @@ class Changes:
         skip_unchanged: Whether rows that are equal are left alone.
         newest_by: A column; a row with a lower value never overwrites one with a higher.
         predicate: SQL that narrows the search for matching rows; what it promises is its author's.
+        bookmark: The tap's bookmark, where rows below it are to be counted.
         cleared: Columns of the table that a merged row has no value for, and that become null.
     """
 
@@ -53,6 +55,7 @@ class Changes:
     removed: str | None = None
     newest_by: str | None = None
     predicate: str | None = None
+    bookmark: Bookmark | None = None
     cleared: Sequence[str] = ()
 
     @property
@@ -86,16 +89,26 @@ def merge(spark: SparkSession, table: Table, changes: Changes) -> Counts:
     if not changes.folded and changes.removed is None and changes.bounds:
         inserted = _insert_new(spark, table, changes)
         if inserted.inserted == changes.count:
-            return inserted
+            # The table had no rows in that range, so those that it has now are the new ones.
+            added = spark.sql(f"select * from {table.sql} t where {changes.bounds}")
+            return replace(inserted, late=_late(added, changes))
     changed = _changed(spark, table, changes).persist(StorageLevel.DISK_ONLY)
     try:
+        # Before the commit, after which Spark would read the kept rows anew and find none changed.
+        late = _late(changed, changes)
         if changed.isEmpty():
-            return Counts()
+            return Counts(late=late)
         spark.conf.set(_MATERIALIZE_SOURCE, "auto")
         changed.createOrReplaceTempView("changed_rows")
-        return commit.execute(spark, table, _merge_sql(table, changes))
+        return replace(commit.execute(spark, table, _merge_sql(table, changes)), late=late)
     finally:
         changed.unpersist()
+
+
+def _late(changed: DataFrame, changes: Changes) -> Late | None:
+    """Count the late ones of the changed rows; where the others are among them, nobody can tell."""
+    bookmark = changes.bookmark
+    return count_late(changed, bookmark) if bookmark and changes.skip_unchanged else None
 
 
 def _insert_new(spark: SparkSession, table: Table, changes: Changes) -> Counts:

@@ -30,5 +30,6 @@ def write(spark: SparkSession, batch: Batch) -> Counts:
         removed=f"s.{quote(DELETED_AT)} is not null" if batch.removes else None,
         newest_by=batch.options.dedupe_by,
         predicate=batch.options.merge_predicate,
+        bookmark=batch.bookmark,
     )
     return merge(spark, batch.table, changes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import time
@@ -68,9 +69,12 @@ def test_rows_below_the_bookmark_are_counted_and_can_have_a_stream_of_their_own(
     with caplog.at_level(logging.INFO):
         output = run_tap(config(database, settings=small, **options), state=state)
     assert ids(output, STREAM) == [6, 7, 8, 9, 10]
-    assert "public-events: 2 rows below the bookmark were read, the latest by 7200 s" in caplog.text
+    assert "public-events: 2 rows below the bookmark were read" in caplog.text
+    metric = {"type": "counter", "metric": "late_record_count", "value": 2}
+    assert f"METRIC: {json.dumps({**metric, 'tags': {'stream': STREAM}})}" in caplog.text
     told = {fact["kind"]: fact for _, fact in read_report(tmp_path / "report")}
-    assert told["late"] == {"kind": "late", "stream": STREAM, "rows": 2, "seconds": 7200.0}
+    bookmark = {"column": "at", "value": "2024-01-01T08:00:00.000000+00:00"}
+    assert told["bookmark"] == {"kind": "bookmark", "stream": STREAM, **bookmark}
     assert told["expected"]["rows"] == 2
     apart = run_tap(config(database, late_stream=True, **options), state=state)
     assert ids(apart, STREAM) == [8, 9, 10]
