@@ -22,7 +22,7 @@ def snapshot(folder: Path, rows: int) -> None:
         common = {**server.config, "tables": ["public.orders"], "spark_conf": _MEMORY}
         plain = measure.run(_tap(folder, "plain", **common))
         print(f"snapshot: {plain.records:,} rows read once in {plain.seconds:.1f} s")
-        for mode in ("keys", "rows"):
+        for number, mode in enumerate(("keys", "rows")):
             config = {
                 **common,
                 "snapshot_path": str(folder / mode),
@@ -31,7 +31,7 @@ def snapshot(folder: Path, rows: int) -> None:
             if mode == "rows":
                 config["stream_options"] = {"*": {"snapshot": mode}}
             state = _state_after(folder, mode, config)
-            server.run(f"delete from orders where id % {rows // 1000} = {len(mode)}")
+            server.run(f"delete from orders where id % {rows // 1000} = {number}")
             again = measure.run([*_tap(folder, mode, **config), "--state", state])
             print(
                 f"  {mode}: {again.records:,} records in {again.seconds:.1f} s, ratio "

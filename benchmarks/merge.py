@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import json
 import statistics
 import tempfile
@@ -24,17 +25,18 @@ ROWS_PER_FILE = 500_000
 def merge(rows: int, repeats: int) -> None:
     """Merge into a tenth of the rows and into all, with and without deletion vectors."""
     spark = open_session(SparkSettings.from_config({}))
+    small, large = rows // 10, rows
+    tables = list(itertools.product(("false", "true"), (small, large)))
+    with tempfile.TemporaryDirectory() as root:
+        places = {table: f"{root}/{'-'.join(map(str, table))}" for table in tables}
+        for (vectors, size), place in places.items():
+            _make_table(spark, place, size, vectors)
+        seconds = _measure(places, repeats)
     for vectors in ("false", "true"):
-        seconds = {}
-        for size in (rows // 10, rows):
-            with tempfile.TemporaryDirectory() as folder:
-                _make_table(spark, folder, size, vectors)
-                seconds[size] = _measure(folder, size, repeats)
-        small, large = seconds.values()
         print(f"merge of {CHANGED:,} changed rows, deletion vectors {vectors}:")
-        for size, taken in seconds.items():
-            print(f"  into {size:,} rows: {taken:.2f} s")
-        print(f"  ratio: {large / small:.2f}")
+        for size in (small, large):
+            print(f"  into {size:,} rows: {seconds[vectors, size]:.2f} s")
+        print(f"  ratio: {seconds[vectors, large] / seconds[vectors, small]:.2f}")
 
 
 def _make_table(spark, folder: str, rows: int, vectors: str) -> None:
@@ -63,16 +65,20 @@ def _columns() -> list[str]:
     ]
 
 
-def _measure(folder: str, rows: int, repeats: int) -> float:
-    """Return the median time of a load; the first one warms up and is not counted."""
-    taken = []
-    for number in range(repeats + 1):
-        messages = _messages(rows // 2, f"changed {number}")
-        start = time.monotonic()
-        with redirect_stdout(io.TextIOWrapper(io.BytesIO())):
-            TargetSparkDelta(config={"path": folder}).listen(io.StringIO(messages))
-        taken.append(time.monotonic() - start)
-    return statistics.median(taken[1:])
+def _measure(places: dict[tuple[str, int], str], repeats: int) -> dict[tuple[str, int], float]:
+    """Return the median time of a load into each table.
+
+    They take turns, so that none has the warmer engine; the first two rounds are not counted.
+    """
+    taken = {table: [] for table in places}
+    for number in range(repeats + 2):
+        for (vectors, size), place in places.items():
+            messages = _messages(size // 2, f"changed {number}")
+            start = time.monotonic()
+            with redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+                TargetSparkDelta(config={"path": place}).listen(io.StringIO(messages))
+            taken[vectors, size].append(time.monotonic() - start)
+    return {table: statistics.median(found[2:]) for table, found in taken.items()}
 
 
 def _messages(first: int, note: str) -> str:
