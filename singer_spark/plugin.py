@@ -64,7 +64,9 @@ def read_json_object(name: str, what: str) -> dict[str, Any]:
     try:
         value = json.loads(Path(name).read_text(encoding="utf-8"))
     except OSError as error:
-        raise SettingsError(f"{what} file {name}: {error.strerror}") from error
+        raise SettingsError(
+            f"{what} file {name}: {error.strerror}; check its name and its permissions"
+        ) from error
     except ValueError as error:
         raise SettingsError(f"{what} file {name} is not JSON; check it with a JSON tool") from error
     if not isinstance(value, dict):

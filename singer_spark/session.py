@@ -142,7 +142,7 @@ def _start(settings: SparkSettings, urls: list[str]) -> SparkSession:
 def _class_path(settings: SparkSettings, urls: list[str]) -> list[str]:
     if settings.jars:
         if missing := [jar for jar in settings.jars if not Path(jar).is_file()]:
-            raise SettingsError(f"spark_jars: no such file: {', '.join(missing)}")
+            raise SettingsError(f"spark_jars: no such file: {', '.join(missing)}; correct its path")
         return list(settings.jars)
     # The user's own come first: Java takes a class from the first jar that has it.
     groups = [settings.packages, jars.DELTA, *(jars.packages_for(url) for url in urls)]

@@ -111,7 +111,10 @@ def _cutting_key(table: Table, options: Mapping[str, Any]) -> Key | None:
     """Return the key that a full read is cut along: the primary key, unless told otherwise."""
     name = options.get("partition_column")
     if name and table.column(name) is None:
-        raise SettingsError(f"{table.stream}: partition_column {name} is no column of the table")
+        raise SettingsError(
+            f"{table.stream}: partition_column {name} is no column of the "
+            "table; name one of its columns"
+        )
     names = (name,) if name else table.keys
     parts = tuple(column for column in map(table.column, names) if column and column.can_be_key)
     return Key(parts=parts) if parts and len(parts) == len(names) else None

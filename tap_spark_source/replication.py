@@ -86,7 +86,10 @@ def _refuse_impossible(
             "Debezium; choose FULL_TABLE or INCREMENTAL"
         )
     if settings.kind == "kafka" and method != LOG_BASED:
-        raise SettingsError(f"{stream}: a topic can only be read by LOG_BASED, not by {method}")
+        raise SettingsError(
+            f"{stream}: a topic can only be read by LOG_BASED, not by {method}; "
+            "set replication_method"
+        )
 
 
 def _names(key: str | list[str] | None) -> tuple[str, ...]:

@@ -104,7 +104,9 @@ class TargetSparkDelta(SparkPlugin, Target):
                 Path(place).mkdir(parents=True, exist_ok=True)
             folder = tempfile.mkdtemp(prefix=f"{self.name}-", dir=place)
         except OSError as error:
-            raise SettingsError(f"temp_dir cannot be written to: {error.strerror}") from error
+            raise SettingsError(
+                f"temp_dir cannot be written to: {error.strerror}; set another"
+            ) from error
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         return Path(folder)
 

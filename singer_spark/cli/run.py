@@ -83,7 +83,9 @@ def run(
     refuse_twins(paths, Path.cwd())
     if len(paths) > 1 or any(map(is_pattern, pipelines)):
         if options.files or dry_run:
-            raise SettingsError("--state-in, --state-out and --dry-run are for one pipeline")
+            raise SettingsError(
+                "--state-in, --state-out and --dry-run are for one pipeline; name one"
+            )
         ctx.exit(_run_several(paths, ctx, parallel or 1, as_json=as_json))
     if parallel:
         raise SettingsError("--parallel is for several pipelines; this is one")

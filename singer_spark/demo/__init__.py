@@ -103,7 +103,10 @@ def _show_lake(lake: Path) -> None:
         click.echo(f"   {name}, {len(chosen)} of {len(tables[name])} rows")
         _show([{column: row[column] for column in columns} for row in chosen])
     if {name: len(rows) for name, rows in tables.items()} != ROWS_AT_THE_END:
-        raise SingerSparkError(f"the tables in {lake} do not hold what the shop holds")
+        raise SingerSparkError(
+            f"the tables in {lake} do not hold what the shop holds; "
+            "try again in an empty folder, with --directory"
+        )
 
 
 def _show(rows: list[Row]) -> None:

@@ -52,7 +52,9 @@ def read_document(path: Path) -> Any:
             return json.loads(path.read_bytes())
         return yaml.load(path.read_bytes(), Loader=_Loader)  # noqa: S506, a SafeLoader
     except OSError as error:
-        raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
+        raise SettingsError(
+            f"{path}: cannot be read ({error.strerror}); check its name and its permissions"
+        ) from None
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" near line {mark.line + 1}, column {mark.column + 1}" if mark else ""

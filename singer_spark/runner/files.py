@@ -31,7 +31,10 @@ class FileBook:
         self._result = files.result
         self._record = record
         if files.result and (files.result.is_dir() or not files.result.parent.is_dir()):
-            raise SettingsError(f"--state-out {files.result}: no file can be written there")
+            raise SettingsError(
+                f"--state-out {files.result}: no file can be written there; "
+                "name one in a folder that you may write to"
+            )
         self.state = record.state_before = record.state_after = _read(files.given)
 
     @property

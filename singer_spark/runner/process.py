@@ -49,7 +49,9 @@ class Child:
                 **pipes,
             )
         except OSError as error:
-            raise SettingsError(f"{name}: cannot be started ({error.strerror})") from error
+            raise SettingsError(
+                f"{name}: cannot be started ({error.strerror}); install it, or give its path"
+            ) from error
 
     def watch(self, report: Callable[[Child], None]) -> None:
         """Begin to print the child's log; report its end."""

@@ -55,8 +55,8 @@ def _like(old: Any, value: str, stream: str) -> Any:
     if type(new) is type(old) or (type(old) is float and type(new) is int):
         return new
     raise StateError(
-        f"{stream}: {value} is not of the kind of its bookmark, which is {json.dumps(old)}. "
-        "Nothing was changed"
+        f"{stream}: {value} is not of the kind of its bookmark, which is {json.dumps(old)}; "
+        "give one like it. Nothing was changed"
     )
 
 

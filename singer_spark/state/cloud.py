@@ -105,7 +105,8 @@ def open_cloud(url: str, options: Mapping[str, Any]) -> CloudObjects:
         store = from_url(url, config=dict(options), client_options=client, retry_config=RETRIES)  # type: ignore[call-overload]
     except UnknownConfigurationKeyError:
         raise SettingsError(
-            f"state: of {', '.join(sorted(options))} not all are options of {url.split(':')[0]}://"
+            f"state: of {', '.join(sorted(options))} not all are options of "
+            f"{url.split(':')[0]}://; docs/state.md names them"
         ) from None
     except (BaseError, ValueError, TypeError) as error:
         raise SettingsError(

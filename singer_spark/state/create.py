@@ -64,7 +64,7 @@ def _open_folder(url: str, options: Options) -> ObjectStore:
             raise SettingsError("state: a file URL has three slashes, file:///folder")
         path = unquote(parts.path)
     if not path:
-        raise SettingsError("state: the folder's path is empty")
+        raise SettingsError("state: the folder's path is empty; give one, file:///folder")
     return FolderObjects(Path(path).expanduser())
 
 
