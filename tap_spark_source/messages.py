@@ -35,10 +35,8 @@ class Envelope:
     version: int | None = None
 
 
-def record_lines(
-    frame: DataFrame, envelope: Envelope, *, keys: Sequence[str], singer_decimal: bool
-) -> DataFrame:
-    """Return one text per row, the complete RECORD message without its line end.
+def record_texts(frame: DataFrame, *, keys: Sequence[str], singer_decimal: bool) -> DataFrame:
+    """Return the JSON of each row's record, in the column `record`.
 
     With `keys` a row with DELETED_AT has nothing but its key, and its record says no more.
     """
@@ -50,15 +48,31 @@ def record_lines(
         gone = [field for field in frame.schema.fields if field.name in (*keys, DELETED_AT)]
         deletion = record_json(gone, singer_decimal=singer_decimal)
         record = f"if({DELETED_AT} is null, {record}, {deletion})"
-    return text_lines(frame.selectExpr(f"{record} as record"), envelope)
+    return frame.selectExpr(f"{record} as record")
 
 
-def text_lines(records: DataFrame, envelope: Envelope) -> DataFrame:
-    """Return the RECORD messages of the texts in the column `record`."""
+def record_lines(records: DataFrame, envelope: Envelope) -> DataFrame:
+    """Return the RECORD messages of the texts in the column `record`, without line ends."""
     head = f'{{"type":"RECORD","stream":{json.dumps(envelope.stream)},"record":'
     tail = f',"time_extracted":{json.dumps(envelope.time_extracted)}'
     tail += f',"version":{envelope.version}}}' if envelope.version is not None else "}"
     return records.selectExpr(f"concat({literal(head)}, record, {literal(tail)}) as {LINE}")
+
+
+def batch_line(
+    envelope: Envelope, files: Sequence[str], *, kind: str, compression: str | None
+) -> bytes:
+    """Return the BATCH message that names the files, with its line end."""
+    message: dict[str, Any] = {
+        "type": "BATCH",
+        "stream": envelope.stream,
+        "encoding": {"format": kind, "compression": compression},
+        "manifest": files,
+        "time_extracted": envelope.time_extracted,
+    }
+    if envelope.version is not None:
+        message["version"] = envelope.version
+    return f"{json.dumps(message)}\n".encode()
 
 
 def first_lines(lines: DataFrame, count: int) -> list[bytes]:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from tap_spark_source import messages
+from tap_spark_source.messages import Envelope
 from tap_spark_source.settings import Settings
 from tap_spark_source.sources import source_errors
 from tap_spark_source.spool import spooled_blocks
@@ -20,24 +21,47 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The lines of one piece, not yet fetched."""
+    """The rows of one piece, not yet fetched.
+
+    Args:
+        settings: What the tap was asked to do.
+        envelope: What stands around every record.
+        frame: The rows: columns, or with `are_texts` the JSON of the records.
+        are_texts: Whether they are texts.
+        keys: The key columns, where a row may be a deletion and then has nothing but them.
+    """
 
     settings: Settings
-    stream: str
-    lines: DataFrame
+    envelope: Envelope
+    frame: DataFrame
+    are_texts: bool
+    keys: Sequence[str]
+
+    @property
+    def stream(self) -> str:
+        """Name the stream."""
+        return self.envelope.stream
+
+    @property
+    def texts(self) -> DataFrame:
+        """Return the JSON of the records, in the column `record`."""
+        if self.are_texts:
+            return self.frame
+        decimal = self.settings.singer_decimal
+        return messages.record_texts(self.frame, keys=self.keys, singer_decimal=decimal)
 
     def blocks(self) -> Iterator[bytes | memoryview]:
         """Yield the lines as bytes; a block ends anywhere."""
         with source_errors(self.settings, self.stream):
             if not self.settings.spark.retries_tasks:
-                yield from spooled_blocks(self.lines)
+                yield from spooled_blocks(self._lines)
             else:
-                yield from messages.fetched_pieces(self.lines)
+                yield from messages.fetched_pieces(self._lines)
 
     def first(self, count: int) -> list[bytes]:
         """Return at most so many lines."""
         with source_errors(self.settings, self.stream):
-            return messages.first_lines(self.lines, count)
+            return messages.first_lines(self._lines, count)
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield the records as Python knows them."""
@@ -46,6 +70,10 @@ class Reading:
             *complete, rest = (rest + bytes(block)).split(b"\n")
             for line in complete:
                 yield json.loads(line, parse_float=Decimal)["record"]
+
+    @property
+    def _lines(self) -> DataFrame:
+        return messages.record_lines(self.texts, self.envelope)
 
 
 def open_reading(
@@ -57,15 +85,9 @@ def open_reading(
     are_texts: bool = False,
     version: int | None = None,
 ) -> Reading:
-    """Prepare the lines of a frame, whose columns are the properties of a record or its text."""
+    """Prepare the records of a frame, whose columns are their properties, or their text."""
     now = datetime.now(timezone.utc).isoformat(timespec="microseconds")
-    with source_errors(settings, stream):
-        envelope = messages.Envelope(stream=stream, time_extracted=now, version=version)
-        lines = (
-            messages.text_lines(frame, envelope)
-            if are_texts
-            else messages.record_lines(
-                frame, envelope, keys=keys, singer_decimal=settings.singer_decimal
-            )
-        )
-    return Reading(settings=settings, stream=stream, lines=lines)
+    envelope = Envelope(stream=stream, time_extracted=now, version=version)
+    return Reading(
+        settings=settings, envelope=envelope, frame=frame, are_texts=are_texts, keys=keys
+    )

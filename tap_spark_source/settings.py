@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 from typing_extensions import override
 
@@ -38,6 +40,42 @@ _OURS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSettings:
+    """Where records go as files, instead of RECORD messages, and how they are written."""
+
+    format: str
+    compression: str | None
+    root: str
+    prefix: str
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> BatchSettings | None:
+        """Read batch_config, where it is given."""
+        given = config.get("batch_config")
+        if not given:
+            return None
+        encoding, storage = given.get("encoding") or {}, given["storage"]
+        return cls(
+            format=encoding.get("format") or "jsonl",
+            compression=encoding.get("compression"),
+            root=storage["root"],
+            prefix=storage.get("prefix") or "",
+        )
+
+    def place(self, name: str) -> str:
+        """Return the folder of this name, under a URL that Spark writes to."""
+        root = self.root
+        if root.startswith("file://"):
+            root = unquote(urlparse(root).path)
+        if "://" not in root:
+            # Not encoded: Spark takes a % for what it is.
+            root = f"file://{Path(root).absolute()}"
+        elif root.startswith("s3://"):
+            root = f"s3a{root[2:]}"
+        return f"{root.rstrip('/')}/{self.prefix}{name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What the tap was asked to do."""
 
@@ -62,6 +100,7 @@ class Settings:
     snapshot_path: str | None
     stream_options: Mapping[str, Mapping[str, Any]]
     singer_decimal: bool
+    batch: BatchSettings | None
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Settings:
@@ -90,12 +129,19 @@ class Settings:
             snapshot_path=config.get("snapshot_path"),
             stream_options=config.get("stream_options") or {},
             singer_decimal=bool(config.get("use_singer_decimal")),
+            batch=BatchSettings.from_config(config),
         )
 
     @override
     def __repr__(self) -> str:
         """Show nothing that could hold a secret."""
         return f"Settings({self.kind}, tables={self.tables})"
+
+    @property
+    def urls(self) -> list[str]:
+        """List all that is read and written; it decides on what Spark starts with."""
+        root = self.batch.root if self.batch else None
+        return [url for url in (self.url, self.snapshot_path, root) if url]
 
     @property
     def has_window(self) -> bool:
@@ -124,6 +170,11 @@ def source_problems(config: Mapping[str, Any]) -> list[str]:
     if isinstance(url, str) and (source_kind(url) not in KINDS or not url.partition(":")[2]):
         known = ", ".join(f"{kind}:…" for kind in KINDS)
         problems.append(f"source_url: unknown kind of source; known are {known}")
+    batch = config.get("batch_config")
+    if isinstance(batch, Mapping) and not (batch.get("storage") or {}).get("root"):
+        problems.append(
+            "batch_config: storage.root is missing; name a folder, file:///… or s3://bucket/…"
+        )
     if _needs_key(config):
         problems.append(
             "default_replication_method INCREMENTAL needs default_replication_key, or a "

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import click
 from singer_sdk import Tap
-from singer_sdk.helpers.capabilities import PluginCapabilities
 from singer_sdk.plugin_base import _ConfigInput
 from singer_sdk.singerlib import Catalog
 from typing_extensions import override
@@ -35,9 +34,6 @@ class TapSparkSource(SparkPlugin, Tap):
     name = "tap-spark-source"
     config_jsonschema: ClassVar[dict[str, Any]] = CONFIG_JSONSCHEMA
     dynamic_catalog = True
-    capabilities: ClassVar[list[Any]] = [
-        capability for capability in Tap.capabilities if capability != PluginCapabilities.BATCH
-    ]
 
     def __init__(self, *, catalog: Catalog | dict[str, Any] | None = None, **options: Any) -> None:
         if isinstance(catalog, dict) and not isinstance(catalog, Catalog):
@@ -62,7 +58,7 @@ class TapSparkSource(SparkPlugin, Tap):
     @property
     def spark(self) -> SparkSession:
         """The session that the source runs in."""
-        return open_session(self.settings.spark, urls=[self.settings.url])
+        return open_session(self.settings.spark, urls=self.settings.urls)
 
     @property
     @override

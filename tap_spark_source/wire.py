@@ -19,9 +19,14 @@ _OPTIONS = {
 
 def record_json(fields: Iterable[T.StructField], *, singer_decimal: bool) -> str:
     """Return the Spark SQL of a record with these columns."""
-    wire = ", ".join(_wire(field.name, field.dataType, singer_decimal) for field in fields)
+    wire = ", ".join(wire_columns(fields, singer_decimal=singer_decimal))
     options = ", ".join(f"{literal(key)}, {literal(value)}" for key, value in _OPTIONS.items())
     return f"to_json(struct({wire}), map({options}))"
+
+
+def wire_columns(fields: Iterable[T.StructField], *, singer_decimal: bool) -> list[str]:
+    """Return the Spark SQL of the columns of a record, each under its own name."""
+    return [_wire(field.name, field.dataType, singer_decimal) for field in fields]
 
 
 def _wire(name: str, datatype: T.DataType, singer_decimal: bool) -> str:
@@ -48,7 +53,7 @@ def _wire_type(datatype: T.DataType, singer_decimal: bool) -> T.DataType:
                 for field in datatype.fields
             ]
         )
-    as_text = isinstance(datatype, (T.TimeType, T.VariantType)) or (
+    as_text = isinstance(datatype, (T.TimeType, T.VariantType, T.NullType)) or (
         singer_decimal and isinstance(datatype, T.DecimalType)
     )
     return T.StringType() if as_text else datatype

@@ -60,7 +60,7 @@ def parse_pipeline(document: Any, *, folder: Path, env: Mapping[str, str]) -> Pi
         streams=streams,
         target=target,
         incremental=_incremental(root.section("incremental")),
-        transport=_transport(root),
+        transport=root.choice("transport", TRANSPORTS, default="auto"),
         state=_state(root) or default_state(target.config, folder),
         cron=_schedule(root.section("schedule")),
         timeout=root.duration("timeout"),
@@ -94,13 +94,6 @@ def _incremental(section: Section) -> bool:
     enabled = section.flag("enabled", default=True)
     section.close()
     return enabled
-
-
-def _transport(root: Section) -> str:
-    transport = root.choice("transport", TRANSPORTS, default="auto")
-    if transport == "batch":
-        root.note("transport", "batch is not offered by this version; use records or auto")
-    return transport
 
 
 def _schedule(section: Section) -> str | None:

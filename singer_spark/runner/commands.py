@@ -21,6 +21,7 @@ from singer_spark.runner.selection import select_streams, stream_ids
 from singer_spark.runner.start import Start
 from singer_spark.runner.supervisor import Children
 from singer_spark.runner.transfer import Command, Transfer
+from singer_spark.runner.transport import with_transport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ def find_commands(pipeline: Pipeline) -> Commands:
 
 def transfer_all(job: Job, transfer: Transfer, commands: Commands, start: Start) -> None:
     """Tell both commands their part by private files, then join them."""
-    pipeline = start.pipeline
+    pipeline = with_transport(start.pipeline, job.folder / "batches")
     tap = with_file(job, commands.tap, "--config", pipeline.tap.config)
     target = with_file(job, commands.target, "--config", pipeline.target.config)
     if pipeline.streams:

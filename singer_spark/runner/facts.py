@@ -17,7 +17,10 @@ from singer_spark.runner.tally import Tally
 
 @dataclass(slots=True)
 class StreamFacts:
-    """One stream; `records` is what the tap sent, None where batch files hide it."""
+    """One stream; `records` is what the tap sent, None where batch files hide it.
+
+    `batched` is how many of them the tap says that it has written into files.
+    """
 
     records: int | None = 0
     loaded: int | None = None
@@ -30,6 +33,7 @@ class StreamFacts:
     late: int | None = None
     late_seconds: float | None = None
     expected: int | None = None
+    batched: int | None = None
 
     @property
     def rows(self) -> int:
@@ -49,6 +53,8 @@ class StreamFacts:
                 self._add(late=fact.get("rows"))
                 if (seconds := _number(fact.get("seconds"))) is not None:
                     self.late_seconds = round(max(seconds, self.late_seconds or 0), 3)
+            case "batch":
+                self._add(batched=fact.get("rows"))
             case "expected":
                 self._add(expected=fact.get("rows"))
             case _:
@@ -87,7 +93,9 @@ class Facts:
 
     def _of(self, name: str, tally: Tally) -> StreamFacts:
         told = self._streams.get(name) or StreamFacts()
-        counted = None if name in tally.batched else tally.counts.get(name, 0)
+        counted: int | None = tally.counts.get(name, 0) + (told.batched or 0)
+        if name in tally.batched and told.batched is None:
+            counted = None
         if not self._target_tells:
             return replace(told, records=counted)
         # A target that tells of its commits has made none where it tells of none.

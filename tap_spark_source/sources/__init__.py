@@ -25,7 +25,7 @@ __all__ = [
 
 def open_source(settings: Settings) -> Source:
     """Start Spark, if it does not run yet, and return the source."""
-    spark = open_session(settings.spark, urls=[settings.url])
+    spark = open_session(settings.spark, urls=settings.urls)
     kinds: dict[str, type[Source]] = {
         "jdbc": JdbcSource,
         "catalog": CatalogSource,

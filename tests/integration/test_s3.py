@@ -27,6 +27,7 @@ source:
   config:
     source_url: "csv:{source}"
     spark_conf: {spark_conf}
+    batch_config: {{encoding: {{format: parquet}}, storage: {{root: "s3://shop-lake/batches"}}}}
     stream_options:
       orders: {{key_properties: [id], replication_key: updated_at}}
 destination: {{bucket: "s3://shop-lake", path: bronze}}
@@ -59,6 +60,8 @@ def test_a_pipeline_keeps_tables_and_state_in_a_bucket(endpoint, tmp_path, monke
 
     first = run(command("singer-spark"), "run", path)
     assert first.returncode == 0, first.stderr
+    sent = s3.list_objects_v2(Bucket="shop-lake", Prefix="batches/orders-")["Contents"]
+    assert all(file["Key"].endswith(".parquet") for file in sent), "rows travel by the bucket"
     assert "Done! 2 records in 1 stream(s)" in first.stdout
 
     (orders / "2.csv").write_text("id,updated_at\n3,2024-01-03T00:00:00Z\n")

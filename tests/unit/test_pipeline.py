@@ -226,7 +226,6 @@ def test_all_problems_are_told_at_once(load):
         (("{tap: tap-x}", "{tap: t, config: {x: .nan}}"), "source.config: holds a value"),
         (("config: {path: lake}", "bucket: b"), "destination: give target and config, or bucket"),
         (("target: target-x, config: {path: lake}", "path: x"), "destination.bucket: is required"),
-        (("name: small", "name: small\ntransport: batch"), "transport: batch is not offered"),
         (("name: small", "name: small\ntimeout: 0s"), "timeout: must be a duration"),
         (("name: small", "name: small\nstate: 5"), "state: must be a folder"),
     ],

@@ -1,0 +1,83 @@
+"""Rows of one piece as files that Spark writes, and the BATCH message that names them."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote as quote_url
+
+from tap_spark_source.messages import batch_line, write_bytes
+from tap_spark_source.reading import Reading
+from tap_spark_source.settings import BatchSettings
+from tap_spark_source.sources import source_errors
+from tap_spark_source.wire import wire_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Times of any year, and as what they are: the older form of files knows neither.
+_TIMES = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+_NO_MARKER = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
+
+
+def write_batch(reading: Reading, batch: BatchSettings) -> int:
+    """Have the rows written and told; return how many there are.
+
+    Rows that are texts already are written as lines, whatever the format.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    kind = "jsonl" if reading.are_texts else batch.format
+    place = batch.place(f"{re.sub(r'[^A-Za-z0-9_-]', '_', reading.stream)}-{uuid.uuid4().hex}")
+    counted = Observation("batch")
+    with source_errors(reading.settings, reading.stream):
+        frame = reading.texts if kind == "jsonl" else _columns(reading)
+        frame = frame.observe(counted, F.count(F.lit(1)).alias("rows"))
+        _write(frame, place, kind, batch)
+        rows = int(counted.get["rows"])
+        files = _files(frame.sparkSession, place)
+    if rows:
+        told = batch_line(reading.envelope, files, kind=kind, compression=batch.compression)
+        write_bytes(told)
+    return rows
+
+
+def _columns(reading: Reading) -> DataFrame:
+    """Return the columns of the records, in the types that travel."""
+    decimal = reading.settings.singer_decimal
+    return reading.frame.selectExpr(
+        *wire_columns(reading.frame.schema.fields, singer_decimal=decimal)
+    )
+
+
+def _write(frame: DataFrame, place: str, kind: str, batch: BatchSettings) -> None:
+    writer = frame.write.option(_NO_MARKER, "false")
+    if kind == "jsonl":
+        writer.option("compression", batch.compression or "gzip").text(place)
+        return
+    for name, value in _TIMES.items():
+        frame.sparkSession.conf.set(name, value)
+    writer.option("compression", batch.compression or "zstd").parquet(place)
+
+
+def _files(spark: SparkSession, place: str) -> list[str]:
+    """List the files in the order of their rows, as URLs."""
+    if place.startswith("file://"):
+        folder = Path(place.removeprefix("file://"))
+        for checksum in folder.glob(".*.crc"):
+            checksum.unlink()
+        return sorted(path.as_uri() for path in folder.iterdir())
+    found = spark.read.format("binaryFile").load(place).select("path").toArrow()
+    return sorted(_url(path) for path in found["path"].to_pylist())
+
+
+def _url(path: str) -> str:
+    """Return a path of Spark's as the URL that others know."""
+    scheme, _, rest = path.partition("://")
+    return f"{'s3' if scheme == 's3a' else scheme}://{quote_url(rest)}"
