@@ -9,7 +9,12 @@ from tap_spark_source.table import Column, Index, Table
 
 
 def advice(plan: ReadPlan) -> Iterator[str]:
-    """Yield what to look at, of what the source says about its table."""
+    """Yield what to look at, of what the settings and the source say about its table."""
+    if plan.partition_column and not plan.snapshot and (plan.window or plan.new_files):
+        yield (
+            f"partition_column {plan.partition_column} has no effect: it cuts reads of the whole "
+            "table, and this one goes by replication key or by files; remove it"
+        )
     table, indexes = plan.table, plan.table.indexes
     if indexes is None or table.is_view:
         return

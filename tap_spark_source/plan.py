@@ -26,7 +26,10 @@ _DELETION = Column(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """What to read of one table: `key` is what it is read along, `bookmark` what was read."""
+    """What to read of one table: `key` is what it is read along, `bookmark` what was read.
+
+    `whole_key` is what a read of the whole table is cut along, whatever the method.
+    """
 
     table: Table
     columns: tuple[Column, ...]
@@ -35,6 +38,8 @@ class ReadPlan:
     where: str | None = None
     sample: float | None = None
     key: Key | None = None
+    whole_key: Key | None = None
+    partition_column: str | None = None
     window: Window | None = None
     slice_rows: int = 1_000_000
     max_rows: int | None = None
@@ -69,7 +74,10 @@ def plan_read(
 ) -> ReadPlan:
     """Decide what to read of a table; `describe` asks the source about an expression."""
     options = settings.of_stream(table.stream)
-    key, window = _cutting_key(table, options), None
+    is_log = replication.method == LOG_BASED
+    # A lake knows no keys of its own, and the first read of a log can take long.
+    whole_key = _cutting_key(table, options, key_properties if is_log else ())
+    key, window = whole_key, None
     always = set(key_properties)
     if replication.key:
         key = _replication_key(table, replication.key, describe)
@@ -95,6 +103,8 @@ def plan_read(
         where=options.get("where"),
         sample=options.get("sample"),
         key=key,
+        whole_key=whole_key,
+        partition_column=options.get("partition_column"),
         window=window,
         slice_rows=settings.slice_rows,
         max_rows=settings.max_rows,
@@ -107,7 +117,7 @@ def plan_read(
     )
 
 
-def _cutting_key(table: Table, options: Mapping[str, Any]) -> Key | None:
+def _cutting_key(table: Table, options: Mapping[str, Any], given: tuple[str, ...]) -> Key | None:
     """Return the key that a full read is cut along: the primary key, unless told otherwise."""
     name = options.get("partition_column")
     if name and table.column(name) is None:
@@ -115,7 +125,7 @@ def _cutting_key(table: Table, options: Mapping[str, Any]) -> Key | None:
             f"{table.stream}: partition_column {name} is no column of the "
             "table; name one of its columns"
         )
-    names = (name,) if name else table.keys
+    names = (name,) if name else given or table.keys
     parts = tuple(column for column in map(table.column, names) if column and column.can_be_key)
     return Key(parts=parts) if parts and len(parts) == len(names) else None
 

@@ -5,21 +5,35 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tap_spark_source.declaration import FULL_TABLE, INCREMENTAL
+from tap_spark_source.declaration import FULL_TABLE, INCREMENTAL, LOG_BASED
 from tap_spark_source.key import Edge, Key, Range
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.slicing import Slice
-from tap_spark_source.sources import Source
-from tap_spark_source.ways import full_table, incremental
+from tap_spark_source.sources import FileSource, FrameSource, KafkaSource, Source
+from tap_spark_source.ways import delta_log, full_table, incremental, kafka_log, new_files
 from tap_spark_source.ways.slices import look_ahead
 from tap_spark_source.window import Window
 
 
 def preview(source: Source, plan: ReadPlan) -> dict[str, Any]:
     """Describe the read of a stream: method, key, the window's ends and about how many rows."""
+    if isinstance(source, KafkaSource):
+        first, last = kafka_log.span(source, plan)
+        events = sum(last[partition] - first[partition] for partition in last)
+        return _followed(plan, dict(first), dict(last), events)
+    if plan.method == LOG_BASED and isinstance(source, FrameSource):
+        return _followed(plan, *delta_log.span(source, plan))
+    if plan.new_files and isinstance(source, FileSource):
+        return _followed(plan, *new_files.span(source, plan), None)
     if plan.window is not None and plan.key is not None:
         return _incremental(source, plan, plan.window, plan.key)
     return _full_table(source, plan)
+
+
+def _followed(plan: ReadPlan, low: Any, high: Any, rows: int | None) -> dict[str, Any]:
+    """Describe a read that goes by offsets, versions or files."""
+    found = {"stream": plan.table.stream, "method": plan.method, "key": None}
+    return {**found, "low": low, "high": high, "rows": rows}
 
 
 def _full_table(source: Source, plan: ReadPlan) -> dict[str, Any]:

@@ -134,8 +134,9 @@ class SparkStream(DescribedStream):
         state = self.stream_state
         state.clear()
         state.update(piece.bookmark)
-        if piece.is_last and self._stream_version is not None:
-            super()._write_activate_version_message(piece.version or self._stream_version)
+        # What tells changes alone has no version, which would retire every other row.
+        if piece.is_last and piece.version is not None and self._stream_version is not None:
+            super()._write_activate_version_message(piece.version)
         self.state_manager.is_flushed = False
         self._write_state_message()
 

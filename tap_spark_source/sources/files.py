@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from singer_spark.errors import SourceError
 from singer_spark.names import quote
+from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings
 from tap_spark_source.sources.base import source_errors
 from tap_spark_source.sources.frames import FrameSource
@@ -41,11 +42,15 @@ _HALF_WRITTEN = (".tmp", ".temp", ".part", ".partial", ".inprogress", ".filepart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
-    """A file of a table: its name below the table's folder, and when it was last written."""
+    """A file of a table: its name below the table's folder, and when it was last written.
+
+    `label` is what Spark calls the file when it tells where a row came from.
+    """
 
     name: str
     path: str
     modified: str
+    label: str = ""
 
 
 class FileSource(FrameSource):
@@ -88,12 +93,19 @@ class FileSource(FrameSource):
         with source_errors(self._settings, table.stream):
             return self._complete_files(self._places[table.stream])
 
-    def frame_of_files(self, table: Table, files: Sequence[FoundFile]) -> DataFrame:
-        """Return the rows of some files of a table."""
-        known = self._frames[table.stream].schema
-        return self._load(
-            [file.path for file in files], root=self._places[table.stream], schema=known
-        )
+    def wanted_rows_of(self, plan: ReadPlan, files: Sequence[FoundFile]) -> DataFrame:
+        """Return the rows of some files that a plan asks for."""
+        stream = plan.table.stream
+        known, root = self._frames[stream].schema, self._places[stream]
+        found = self._load([file.path for file in files], root=root, schema=known)
+        return self.wanted_rows(found, plan)
+
+    def count_by_file(self, plan: ReadPlan, files: Sequence[FoundFile]) -> list[int]:
+        """Count the rows of a plan in each of some files."""
+        rows = self.wanted_rows_of(plan, files)
+        found = rows.groupBy("_metadata.file_path").count().toArrow()
+        counts = dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
+        return [counts.get(file.label, 0) for file in files]
 
     def _table(self, name: str, path: str) -> Table:
         self._places[name] = path
@@ -125,13 +137,15 @@ class FileSource(FrameSource):
 
     def _complete_files(self, path: str) -> list[FoundFile]:
         modified = "date_format(modificationTime, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx\") as modified"
-        found = self._files(_globbed(path), "path", modified).toArrow().to_pylist()
+        label = "_metadata.file_path as label"
+        found = self._files(_globbed(path), "path", modified, label).toArrow().to_pylist()
         root = _bare(path) + "/"
         files = [
             FoundFile(
                 name=_bare(row["path"]).removeprefix(root),
                 path=row["path"],
                 modified=row["modified"],
+                label=row["label"],
             )
             for row in found
         ]

@@ -36,6 +36,19 @@ class FrameSource(Source):
     def sql_name(self, table: Table) -> str:
         """Name a Delta table in Spark SQL."""
 
+    def pin(self, table: Table, version: int) -> None:
+        """Read a Delta table as it was at a version; columns that it did not have then are NULL."""
+        found = self.spark.sql(f"select * from {self.sql_name(table)} version as of {version}")
+        new = [
+            field
+            for field in self._frames[table.stream].schema.fields
+            if field.name not in found.columns
+        ]
+        nulls = (
+            f"cast(null as {field.dataType.simpleString()}) as {quote(field.name)}" for field in new
+        )
+        self._frames[table.stream] = found.selectExpr("*", *nulls)
+
     def wanted_rows(self, frame: DataFrame, plan: ReadPlan) -> DataFrame:
         """Leave out the rows that a plan does not ask for."""
         for condition in conditions_of(_SPARK, plan):

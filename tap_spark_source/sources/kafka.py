@@ -7,7 +7,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tap-spark-source")
 
 Offsets = Mapping[str, int]
+# What Kafka calls the first offset that is there.
 EARLIEST = -2
 _SAMPLED_EVENTS = 50
 _ONLY_LOG = "a Kafka topic is read by LOG_BASED alone"
@@ -101,6 +102,24 @@ class KafkaSource(Source):
         sources = json.loads(progress.json)["sources"] if progress else [{}]
         found = sources[0].get("endOffset") or {}
         return dict(json.loads(found) if isinstance(found, str) else found)
+
+    def firsts(self, topic: str, partitions: Sequence[str]) -> Offsets:
+        """Return the offset of the first event that partitions hold; the end where there is none.
+
+        Each look ends at the first event that it meets.
+        """
+        ends = self.ends[topic]
+        looks = [
+            self._events(topic, {**ends, partition: EARLIEST}, ends)
+            .selectExpr("cast(partition as string) as part", "offset")
+            .limit(1)
+            for partition in partitions
+        ]
+        if not looks:
+            return {}
+        found = reduce(lambda one, other: one.union(other), looks).toArrow().to_pylist()
+        known = {row["part"]: row["offset"] for row in found}
+        return {partition: known.get(partition, ends[partition]) for partition in partitions}
 
     def changes(self, plan: ReadPlan, first: Offsets, last: Offsets) -> DataFrame:
         """Return what the events from one offset up to another did, in their order."""

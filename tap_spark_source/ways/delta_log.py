@@ -1,26 +1,30 @@
 """LOG_BASED on a Delta table: the table at one version, then what its change data feed tells.
 
 The bookmark is the version that was read last, and the table's own id, so that a table that was
-made anew under the same name is noticed.
+made anew under the same name is noticed. While the first read is in slices, the bookmark holds
+`delta_snapshot: {version, key}` instead, so that an interrupted one goes on behind that key, at the
+same version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from singer_spark.errors import SettingsError, SourceError, StateError
 from singer_spark.names import quote
 from singer_spark.session import SPARK_ERRORS
 from tap_spark_source.plan import DELETED_AT, ReadPlan
+from tap_spark_source.slicing import Slice
 from tap_spark_source.sources import FrameSource
+from tap_spark_source.ways import full_table
 from tap_spark_source.ways.piece import Piece
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-VERSION, TABLE = "delta_version", "delta_table"
+VERSION, TABLE, SNAPSHOT = "delta_version", "delta_table", "delta_snapshot"
 _IMAGE = "_change_type in ('insert', 'update_postimage')"
 _AFRESH = "remove the stream's bookmark from the state, and it is read in full again"
 
@@ -33,18 +37,79 @@ class _Log:
 
 
 def pieces(source: FrameSource, plan: ReadPlan) -> Iterator[Piece]:
-    """Yield the whole table, or the changes since the bookmark's version."""
+    """Yield the table at one version, or the changes since the bookmark's."""
     name = source.sql_name(plan.table)
     log = _look(source, plan, name)
-    bookmark = {**plan.bookmark, VERSION: log.version, TABLE: log.table}
     start = plan.bookmark.get(VERSION)
-    frame = None
     if start is None:
-        whole = source.spark.sql(f"select * from {name} version as of {log.version}")
-        frame = source.rows_of(source.wanted_rows(whole, plan), plan)
-    elif _checked(plan, log, start) < log.version:
-        frame = _changes(source, plan, name, int(start) + 1, log.version)
-    yield Piece(frame=frame, bookmark=bookmark, is_last=True)
+        yield from _first_read(source, plan, log)
+    else:
+        yield from _further_read(source, plan, log, _checked(plan, log, VERSION, start))
+
+
+def _first_read(source: FrameSource, plan: ReadPlan, log: _Log) -> Iterator[Piece]:
+    """Yield the slices of the table, all at the version of the first one."""
+    marker, version = plan.bookmark.get(SNAPSHOT), log.version
+    if marker is not None:
+        found = marker.get("version") if isinstance(marker, Mapping) else None
+        version = _checked(plan, log, SNAPSHOT, found)
+    try:
+        source.pin(plan.table, version)
+    except SPARK_ERRORS as error:
+        raise SourceError(
+            f"{plan.table.stream}: version {version} of {plan.table.label}, at which its first "
+            f"read began, is no longer there; {_AFRESH}"
+        ) from error
+    for piece in full_table.pieces(source, plan, version=version, resume=SNAPSHOT):
+        known = {**piece.bookmark, TABLE: log.table}
+        bookmark = {**known, VERSION: version} if piece.is_last else known
+        yield replace(piece, bookmark=bookmark, version=None)
+
+
+def _further_read(source: FrameSource, plan: ReadPlan, log: _Log, start: int) -> Iterator[Piece]:
+    """Yield the changes of some commits at a time."""
+    known = {**plan.bookmark, TABLE: log.table}
+    if start == log.version:
+        yield Piece(bookmark={**known, VERSION: start}, is_last=True)
+        return
+    rows = _rows_by_version(source, plan, start + 1, log.version)
+    for stop in stops(rows, log.version, size=plan.slice_rows, most=plan.max_rows):
+        yield Piece(
+            frame=_changes(source, plan, start + 1, stop) if rows else None,
+            bookmark={**known, VERSION: stop},
+            is_last=stop == log.version,
+        )
+        start = stop
+
+
+def span(source: FrameSource, plan: ReadPlan) -> tuple[int | None, int, int]:
+    """Return the version that was read last, that of the table, and the rows between the two."""
+    log = _look(source, plan, source.sql_name(plan.table))
+    start = plan.bookmark.get(VERSION)
+    if start is None:
+        rest = full_table.rest_of(source, plan, SNAPSHOT)
+        rows = source.count(plan, Slice(ranges=(rest,), with_nulls=rest.low is None))
+        return None, log.version, rows
+    start = _checked(plan, log, VERSION, start)
+    rows = _rows_by_version(source, plan, start + 1, log.version) if start < log.version else {}
+    return start, log.version, sum(rows.values())
+
+
+def stops(rows: Mapping[int, int], last: int, *, size: int, most: int | None) -> list[int]:
+    """Return the versions after which a STATE follows: about so many rows apart.
+
+    A commit is never torn. Where at most so many rows are wanted, the rest is left.
+    """
+    found, since, done = [], 0, 0
+    for version in sorted(rows):
+        since, done = since + rows[version], done + rows[version]
+        is_enough = most is not None and done >= most
+        if since >= size or is_enough:
+            found.append(version)
+            since = 0
+        if is_enough:
+            return found
+    return found if found[-1:] == [last] else [*found, last]
 
 
 def _look(source: FrameSource, plan: ReadPlan, name: str) -> _Log:
@@ -67,37 +132,46 @@ def _look(source: FrameSource, plan: ReadPlan, name: str) -> _Log:
     return log
 
 
-def _checked(plan: ReadPlan, log: _Log, start: object) -> int:
+def _checked(plan: ReadPlan, log: _Log, name: str, version: object) -> int:
     stream = plan.table.stream
-    if not isinstance(start, int) or isinstance(start, bool) or start < 0:
-        raise StateError(f"{stream}: the bookmark's {VERSION} is no version; {_AFRESH}")
-    if plan.bookmark.get(TABLE, log.table) != log.table or start > log.version:
+    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
+        raise StateError(f"{stream}: the bookmark's {name} is no version; {_AFRESH}")
+    if plan.bookmark.get(TABLE, log.table) != log.table or version > log.version:
         raise StateError(
-            f"{stream}: the bookmark's {VERSION} {start} is of another table than the one that is "
+            f"{stream}: the bookmark's {name} {version} is of another table than the one that is "
             f"{plan.table.label} now, at version {log.version}; {_AFRESH}"
         )
-    return start
+    return version
 
 
-def _changes(source: FrameSource, plan: ReadPlan, name: str, first: int, last: int) -> DataFrame:
-    """Return what was inserted, changed and deleted, in the order of the commits.
-
-    A row that left its key, by a deletion or an update, is deleted unless the same commit put
-    another row there.
-    """
+def _feed(source: FrameSource, plan: ReadPlan, first: int, last: int) -> DataFrame:
     feed = source.spark.read.option("readChangeFeed", "true").options(
         startingVersion=str(first), endingVersion=str(last)
     )
+    return feed.table(source.sql_name(plan.table))
+
+
+def _rows_by_version(
+    source: FrameSource, plan: ReadPlan, first: int, last: int
+) -> Mapping[int, int]:
+    """Count the changes of each commit; whether they are still there shows when they are read."""
     try:
-        found = feed.table(name)
-        # Whether the versions are still there shows when the feed is read.
-        found.isEmpty()
+        found = _feed(source, plan, first, last).groupBy("_commit_version").count().toArrow()
     except SPARK_ERRORS as error:
         raise SourceError(
             f"{plan.table.stream}: the changes of versions {first} to {last} of "
             f"{plan.table.label} are no longer there or were not recorded; {_AFRESH}"
         ) from error
-    found = source.wanted_rows(found, plan)
+    return dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
+def _changes(source: FrameSource, plan: ReadPlan, first: int, last: int) -> DataFrame:
+    """Return what was inserted, changed and deleted, in the order of the commits.
+
+    A row that left its key, by a deletion or an update, is deleted unless the same commit put
+    another row there.
+    """
+    found = source.wanted_rows(_feed(source, plan, first, last), plan)
     if not plan.key_properties:
         return source.rows_of(_insertions(plan, found), plan)
     keys = ", ".join(quote(key) for key in plan.key_properties)

@@ -21,22 +21,24 @@ from tap_spark_source.ways.slices import look_ahead, slices
 RESUME = "full_table"
 
 
-def pieces(source: Source, plan: ReadPlan, *, version: int) -> Iterator[Piece]:
+def pieces(
+    source: Source, plan: ReadPlan, *, version: int, resume: str = RESUME
+) -> Iterator[Piece]:
     """Yield the slices of a table, or the table as one piece where it cannot be cut."""
-    rest = {name: value for name, value in plan.bookmark.items() if name != RESUME}
+    rest = {name: value for name, value in plan.bookmark.items() if name != resume}
     key = plan.key if source.can_slice else None
     _announce(plan)
-    if key is None or _is_small(plan):
+    if key is None or _is_small(plan, resume):
         yield Piece(frame=source.frame(plan), bookmark=rest, version=version, is_last=True)
         return
-    whole = rest_of(source, plan)
+    whole = rest_of(source, plan, resume)
     if whole.low is not None:
-        version = int(plan.bookmark[RESUME]["version"])
+        version = int(plan.bookmark[resume]["version"])
     survey = look_ahead(source, plan, key, whole)
     nulls = key.is_nullable and whole.low is None
     for part in slices(source, plan, key, whole, survey=survey):
         piece, nulls = replace(part.piece, with_nulls=nulls), False
-        marker = {RESUME: {"version": version, "key": key.to_json(part.end)}} if part.end else {}
+        marker = {resume: {"version": version, "key": key.to_json(part.end)}} if part.end else {}
         yield Piece(
             frame=source.frame(plan, piece) if piece.ranges or piece.with_nulls else None,
             bookmark={**rest, **marker},
@@ -50,16 +52,16 @@ def _announce(plan: ReadPlan) -> None:
         report("expected", plan.table.stream, rows=plan.table.rows)
 
 
-def _is_small(plan: ReadPlan) -> bool:
+def _is_small(plan: ReadPlan, resume: str) -> bool:
     """Say whether one slice surely holds the table, so that looking ahead would be wasted."""
     limit = min(plan.slice_rows, plan.max_rows or plan.slice_rows)
     most = plan.table.most_rows
-    return RESUME not in plan.bookmark and most is not None and most <= limit
+    return resume not in plan.bookmark and most is not None and most <= limit
 
 
-def rest_of(source: Source, plan: ReadPlan) -> Range:
+def rest_of(source: Source, plan: ReadPlan, resume: str = RESUME) -> Range:
     """Return what an interrupted load has left, or everything."""
-    marker, key = plan.bookmark.get(RESUME), plan.key
+    marker, key = plan.bookmark.get(resume), plan.key
     if marker is None or key is None:
         return Range()
     try:
@@ -67,6 +69,6 @@ def rest_of(source: Source, plan: ReadPlan) -> Range:
         return Range().beyond(to_mark(source.spark, key, key.from_json(marker["key"])))
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(
-            f"{plan.table.stream}: the bookmark's {RESUME} does not fit the key {key.label}; "
+            f"{plan.table.stream}: the bookmark's {resume} does not fit the key {key.label}; "
             "remove it from the state, and the table is read from the start"
         ) from error

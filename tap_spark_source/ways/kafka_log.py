@@ -11,7 +11,7 @@ from typing import Any
 
 from singer_spark.errors import StateError
 from tap_spark_source.plan import ReadPlan
-from tap_spark_source.sources.kafka import EARLIEST, KafkaSource, Offsets
+from tap_spark_source.sources.kafka import KafkaSource, Offsets
 from tap_spark_source.ways.piece import Piece
 
 OFFSETS = "offsets"
@@ -19,8 +19,7 @@ OFFSETS = "offsets"
 
 def pieces(source: KafkaSource, plan: ReadPlan) -> Iterator[Piece]:
     """Yield the events, about `slice_rows` at a time, each partition's share of them."""
-    ends = source.ends[plan.table.name]
-    start = starts(plan.table.stream, plan.bookmark.get(OFFSETS), ends)
+    start, ends = span(source, plan)
     steps = cuts(start, ends, rows=plan.slice_rows, most=plan.max_rows)
     if not steps:
         yield Piece(bookmark={**plan.bookmark, OFFSETS: dict(ends)}, is_last=True)
@@ -33,8 +32,17 @@ def pieces(source: KafkaSource, plan: ReadPlan) -> Iterator[Piece]:
         start = stop
 
 
-def starts(stream: str, seen: Any, ends: Offsets) -> Offsets:
-    """Return where to begin in each partition: at the bookmark, or at the earliest event."""
+def span(source: KafkaSource, plan: ReadPlan) -> tuple[Offsets, Offsets]:
+    """Return where this run begins in each partition, and where it ends."""
+    topic = plan.table.name
+    ends = source.ends[topic]
+    seen = known_starts(plan.table.stream, plan.bookmark.get(OFFSETS), ends)
+    new = [partition for partition in ends if partition not in seen]
+    return {**seen, **source.firsts(topic, new)}, ends
+
+
+def known_starts(stream: str, seen: Any, ends: Offsets) -> Offsets:
+    """Return where to go on in the partitions that the bookmark knows."""
     seen = {} if seen is None else seen
     if not isinstance(seen, dict) or not all(type(at) is int and at >= 0 for at in seen.values()):
         raise StateError(f"{stream}: the bookmark's {OFFSETS} must be a number for each partition")
@@ -45,18 +53,11 @@ def starts(stream: str, seen: Any, ends: Offsets) -> Offsets:
             f"{', '.join(sorted(beyond))}: the topic was made anew; remove the stream's bookmark "
             "from the state, and it is read from its first event"
         )
-    return {part: seen.get(part, EARLIEST) for part in ends}
+    return dict(seen)
 
 
 def cuts(start: Offsets, ends: Offsets, *, rows: int, most: int | None) -> list[Offsets]:
-    """Return where to stop for a STATE: after about so many events, and at last at the end.
-
-    Where the earliest event is not known, all of them are one step.
-    """
-    if start == ends or not any(ends.values()):
-        return []
-    if EARLIEST in start.values():
-        return [dict(ends)]
+    """Return where to stop for a STATE: after about so many events, and at last at the end."""
     share = max(1, min(rows, most or rows) // len(ends))
     steps: list[Offsets] = []
     at, done = dict(start), 0

@@ -24,14 +24,23 @@ def pieces(source: FileSource, plan: ReadPlan) -> Iterator[Piece]:
     found = new_files(source.files_of(plan.table), seen)
     if not found:
         yield Piece(bookmark=plan.bookmark, is_last=True)
+    if plan.max_rows is not None:
+        found = _limited(source, plan, found, plan.max_rows)
     for first in range(0, len(found), _PIECE_FILES):
         some = found[first : first + _PIECE_FILES]
         seen = seen_after(some, seen)
         yield Piece(
-            frame=source.rows_of(source.frame_of_files(plan.table, some), plan),
+            frame=source.rows_of(source.wanted_rows_of(plan, some), plan),
             bookmark={**plan.bookmark, FILES: seen},
             is_last=first + _PIECE_FILES >= len(found),
         )
+
+
+def span(source: FileSource, plan: ReadPlan) -> tuple[str | None, str | None]:
+    """Return the times of modification that were read last and that this run ends with."""
+    seen = _seen(plan)
+    found = new_files(source.files_of(plan.table), seen)
+    return seen.get("modified"), found[-1].modified if found else seen.get("modified")
 
 
 def new_files(found: Sequence[FoundFile], seen: Mapping[str, Any]) -> list[FoundFile]:
@@ -52,6 +61,24 @@ def seen_after(read: Sequence[FoundFile], seen: Mapping[str, Any]) -> dict[str, 
     if seen.get("modified") == newest:
         names |= set(seen.get("names", ()))
     return {"modified": newest, "names": sorted(names)}
+
+
+def _limited(
+    source: FileSource, plan: ReadPlan, found: list[FoundFile], most: int
+) -> list[FoundFile]:
+    """Return the first files that together hold so many rows; a file is never torn.
+
+    More and more files are counted at a time, about as many as are then read.
+    """
+    first, size, rows = 0, 1, 0
+    while first < len(found):
+        counts = source.count_by_file(plan, found[first : first + size])
+        for number, count in enumerate(counts, start=first + 1):
+            rows += count
+            if rows >= most:
+                return found[:number]
+        first, size = first + size, min(2 * size, _PIECE_FILES)
+    return found
 
 
 def _seen(plan: ReadPlan) -> Mapping[str, Any]:

@@ -106,10 +106,15 @@ def _current(source: Source, plan: ReadPlan, *, with_rows: bool) -> DataFrame:
 
 
 def _whole(source: Source, plan: ReadPlan) -> DataFrame:
-    """Return all rows; from a database by several connections, as a full read would."""
+    """Return all rows; from a database by several connections, as a full read would.
+
+    Never along the replication key: a row that changes while the ranges are read would move from
+    one to another, and be seen twice or not at all.
+    """
     if isinstance(source, FrameSource):
         return source.frame(plan)
-    slices = full_table.pieces(source, replace(plan, bookmark={}), version=0)
+    whole = replace(plan, bookmark={}, key=plan.whole_key)
+    slices = full_table.pieces(source, whole, version=0)
     return reduce(
         lambda one, other: one.union(other), (s.frame for s in slices if s.frame is not None)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
 from decimal import Decimal
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from singer_spark.errors import DataError, SourceError, StateError
 from singer_spark.jars import KAFKA, resolve
 from tests.support.kafka import Debezium, KafkaBroker
-from tests.support.tap import Postgres, discover, entry_of, run_tap
+from tests.support.tap import Postgres, discover, entry_of, previews, run_tap
 
 pytestmark = pytest.mark.slow
 
@@ -52,11 +53,22 @@ def ids(output) -> list[int]:
     return [record["id"] for record in output.records()]
 
 
-def expire(spark, broker, topic: str, offset: int) -> None:
-    """Remove the events before an offset, by Kafka's own administration in the driver's Java."""
-    java, gateway = spark._jvm, spark.sparkContext._gateway
+@contextmanager
+def administration(spark, broker):
+    """Kafka's own client of administration, in the driver's Java."""
+    java = spark._jvm
     properties = java.java.util.Properties()
     properties.put("bootstrap.servers", broker.address)
+    admin = java.org.apache.kafka.clients.admin.AdminClient.create(properties)
+    try:
+        yield admin
+    finally:
+        admin.close()
+
+
+def expire(spark, broker, topic: str, offset: int) -> None:
+    """Remove the events before an offset."""
+    java, gateway = spark._jvm, spark.sparkContext._gateway
     # By reflection: a method of the object has the same name, and Py4J finds only that one.
     kinds, values = gateway.new_array(java.Class, 1), gateway.new_array(java.Object, 1)
     kinds[0], values[0] = java.Long.TYPE, offset
@@ -64,11 +76,16 @@ def expire(spark, broker, topic: str, offset: int) -> None:
     wanted = java.java.util.HashMap()
     place = java.org.apache.kafka.common.TopicPartition(topic, 0)
     wanted.put(place, kind.getMethod("beforeOffset", kinds).invoke(None, values))
-    admin = java.org.apache.kafka.clients.admin.AdminClient.create(properties)
-    try:
+    with administration(spark, broker) as admin:
         admin.deleteRecords(wanted).all().get()
-    finally:
-        admin.close()
+
+
+def add_partitions(spark, broker, topic: str, count: int) -> None:
+    java = spark._jvm
+    wanted = java.java.util.HashMap()
+    wanted.put(topic, java.org.apache.kafka.clients.admin.NewPartitions.increaseTo(count))
+    with administration(spark, broker) as admin:
+        admin.createPartitions(wanted).all().get()
 
 
 def test_events_are_read_once_up_to_the_end_of_the_start(spark, broker):
@@ -87,6 +104,40 @@ def test_events_are_read_once_up_to_the_end_of_the_start(spark, broker):
     assert [offset for offset in seen if offset > 3][:3] == [7, 11, 13]
     some = run_tap({**settings, "max_rows": 4}, state=first.state)
     assert ids(some) == [0, 1, 2, 3]
+
+
+def test_an_interrupted_first_read_goes_on_where_it_stopped(spark, broker):
+    topic = "e.shop.orders"
+    produce(spark, broker, topic, *({"id": n, "v": "x"} for n in range(10)))
+    expire(spark, broker, topic, 3)
+    settings = {**config(broker, topic), "slice_rows": 3}
+    (found,) = previews(settings)
+    assert (found["low"], found["high"], found["rows"]) == ({"0": 3}, {"0": 10}, 7)
+    first = run_tap(settings)
+    assert ids(first) == [3, 4, 5, 6, 7, 8, 9]
+    seen = [m["value"]["bookmarks"]["shop-orders"]["offsets"]["0"] for m in first.of("STATE")]
+    assert list(dict.fromkeys(seen)) == [6, 9, 10]
+    assert ids(run_tap(settings, state=first.of("STATE")[0]["value"])) == [6, 7, 8, 9]
+    state, runs = None, []
+    while True:
+        output = run_tap({**settings, "max_rows": 4}, state=state)
+        if output.state == state:
+            break
+        runs.append(ids(output))
+        state = output.state
+    assert runs == [[3, 4, 5, 6], [7, 8, 9]]
+
+
+def test_partitions_that_appear_later_are_read_from_their_first_event(spark, broker):
+    topic = "f.shop.orders"
+    produce(spark, broker, topic, {"id": 1, "v": "x"})
+    first = run_tap(config(broker, topic))
+    add_partitions(spark, broker, topic, 3)
+    produce(spark, broker, topic, {"id": 2, "v": "x"}, {"id": 3, "v": "x"}, partition=1)
+    produce(spark, broker, topic, {"id": 4, "v": "x"})
+    second = run_tap(config(broker, topic), state=first.state)
+    assert sorted(ids(second)) == [2, 3, 4]
+    assert second.bookmark("shop-orders")["offsets"] == {"0": 2, "1": 2, "2": 0}
 
 
 def test_a_topic_that_cannot_be_followed_says_how_to_start_again(spark, broker):

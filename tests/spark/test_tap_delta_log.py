@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from singer_spark.errors import SettingsError, SourceError, StateError
-from tests.support.tap import run_tap
+from tests.support.tap import previews, run_tap
 
 FEED = "tblproperties ('delta.enableChangeDataFeed' = 'true')"
 
@@ -51,6 +51,85 @@ def test_changes_follow_the_first_snapshot_in_the_order_of_their_commits(spark, 
     assert third.kinds[-2:] == ["SCHEMA", "STATE"]
     assert third.records() == []
     assert third.state == second.state
+
+
+def many(spark, tmp_path) -> str:
+    """A table of forty rows, one of them without a key."""
+    name = f"delta.`{tmp_path}/t`"
+    spark.sql(f"create table {name} (id int, v string) using delta {FEED}")
+    spark.sql(f"insert into {name} select nullif(id, 39), 'a' from range(40)")
+    return name
+
+
+def test_an_interrupted_first_read_goes_on_at_the_same_version(spark, tmp_path):
+    table = many(spark, tmp_path)
+    settings = {**config(tmp_path), "slice_rows": 9}
+    whole = run_tap(settings)
+    assert len(told(whole)) == len(set(told(whole))) == 40
+    states = [message["value"] for message in whole.of("STATE")]
+    assert len(states) > 4
+    halfway = states[1]
+    assert halfway["bookmarks"]["t"]["delta_snapshot"]["version"] == 1
+    assert "delta_version" not in halfway["bookmarks"]["t"]
+    cut = whole.messages.index(whole.of("STATE")[1])
+    before = {m["record"]["id"] for m in whole.messages[:cut] if m["type"] == "RECORD"}
+    # What happens meanwhile comes in its turn, also a column that the version did not have.
+    spark.sql(f"update {table} set v = 'b' where id in (0, 38)")
+    spark.sql(f"delete from {table} where id = 37")
+    spark.sql(f"alter table {table} add columns (n int)")
+    rest = run_tap(settings, state=halfway)
+    assert {id_ for id_, _ in told(rest)} == {*range(39), None} - before
+    assert {value for _, value in told(rest)} == {"a"}
+    assert rest.bookmark("t") == {
+        "delta_version": 1,
+        "delta_table": rest.bookmark("t")["delta_table"],
+    }
+    third = run_tap(settings, state=rest.state)
+    assert sorted(told(third)) == [(0, "b"), (37, "gone"), (38, "b")]
+
+
+def test_a_first_read_of_limited_size_is_repeated_until_nothing_is_left(spark, tmp_path):
+    many(spark, tmp_path)
+    settings, state, seen = {**config(tmp_path), "max_rows": 15}, None, []
+    for _ in range(10):
+        output = run_tap(settings, state=state)
+        seen += told(output)
+        if state == output.state:
+            break
+        state = output.state
+    assert len(seen) == len(set(seen)) == 40
+    assert state["bookmarks"]["t"]["delta_version"] == 1
+
+
+def test_a_first_read_cannot_go_on_at_a_version_that_is_gone(spark, tmp_path):
+    table = many(spark, tmp_path)
+    settings = {**config(tmp_path), "slice_rows": 9}
+    halfway = run_tap(settings).of("STATE")[1]["value"]
+    spark.sql(f"alter table {table} set tblproperties ('delta.checkpointInterval' = '1')")
+    spark.sql(f"update {table} set v = 'x' where id = 1")
+    for version in range(3):
+        (tmp_path / "t" / "_delta_log" / f"{version:020}.json").unlink()
+    with pytest.raises(SourceError, match=r"t: version 1 of t, at which .*; remove the stream's"):
+        run_tap(settings, state=halfway)
+    for marker in ({"version": 1}, {"version": "x", "key": 1}, 5):
+        bad = {"bookmarks": {"t": {"delta_snapshot": marker}}}
+        with pytest.raises((StateError, SourceError), match="t: "):
+            run_tap(settings, state=bad)
+
+
+def test_changes_are_read_some_commits_at_a_time(spark, tmp_path, table):
+    state = run_tap(config(tmp_path)).state
+    for number in range(10, 16):
+        spark.sql(f"insert into {table} values ({number}, 'a', 1), ({number + 10}, 'a', 1)")
+    (found,) = previews(config(tmp_path), state=state)
+    assert (found["method"], found["low"], found["high"], found["rows"]) == ("LOG_BASED", 1, 7, 12)
+    output = run_tap({**config(tmp_path), "slice_rows": 4}, state=state)
+    assert len(told(output)) == 12
+    versions = [m["value"]["bookmarks"]["t"]["delta_version"] for m in output.of("STATE")]
+    assert list(dict.fromkeys(versions)) == [3, 5, 7]
+    some = run_tap({**config(tmp_path), "max_rows": 3}, state=state)
+    assert sorted(id_ for id_, _ in told(some)) == [10, 11, 20, 21]
+    assert some.bookmark("t")["delta_version"] == 3
 
 
 def test_a_row_that_leaves_its_key_is_gone_unless_the_same_commit_fills_it(spark, tmp_path, table):

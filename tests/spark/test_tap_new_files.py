@@ -7,7 +7,7 @@ import os
 import pytest
 
 from singer_spark.errors import SourceError, StateError
-from tests.support.tap import discover, run_tap
+from tests.support.tap import discover, previews, run_tap
 
 
 def config(tmp_path, kind: str = "csv", **more) -> dict:
@@ -83,6 +83,33 @@ def test_a_state_follows_each_group_of_files(tmp_path, monkeypatch):
     assert [len(seen) for seen in names[:3]] == [2, 4, 5]
     rest = run_tap(config(tmp_path), state=output.of("STATE")[0]["value"])
     assert ids(rest) == [2, 3, 4]
+
+
+def test_runs_of_limited_size_end_with_a_file_until_nothing_is_left(tmp_path):
+    for number in range(6):
+        rows = "".join(f"{10 * number + row}\n" for row in range(number))
+        put(tmp_path, f"day=1/a file{number}%20.csv", f"id\n{rows}", 1000 + number // 3)
+    settings, state, runs = config(tmp_path, max_rows=3), None, []
+    (found,) = previews(settings)
+    assert (found["method"], found["low"]) == ("INCREMENTAL", None)
+    assert found["high"] == "1970-01-01T00:16:41.000000+00:00"
+    while True:
+        output = run_tap(settings, state=state)
+        if output.state == state:
+            break
+        runs.append(ids(output))
+        state = output.state
+    # Empty, one and two rows; three; four; five.
+    assert runs == [[10, 20, 21], [30, 31, 32], [40, 41, 42, 43], [50, 51, 52, 53, 54]]
+    assert output.records() == []
+
+
+def test_a_condition_holds_for_new_files_too(tmp_path):
+    put(tmp_path, "a.csv", "id,v\n1,x\n2,y\n", 1000)
+    put(tmp_path, "b.csv", "id,v\n3,x\n", 2000)
+    settings = config(tmp_path, max_rows=2)
+    settings["stream_options"]["t"]["where"] = "v = 'x'"
+    assert ids(run_tap(settings)) == [1, 3]
 
 
 def test_a_file_of_another_format_is_named(tmp_path, spark):

@@ -85,6 +85,20 @@ def test_keys_tell_what_is_gone_after_the_rows_of_the_regular_read(tmp_path, wri
     assert second.records()[-1]["id"] == 2
 
 
+def test_a_comparison_of_rows_never_retires_those_that_it_leaves_out(tmp_path, write):
+    settings = {**config(tmp_path, "rows"), "emit_activate_version_messages": True}
+    write(rows((1, "a"), (2, "b")))
+    first = run_tap(settings)
+    write(rows((1, "a"), (2, "c")))
+    second = run_tap(settings, state=first.state)
+    assert told(second) == {2: "c"}
+    assert not first.of("ACTIVATE_VERSION")
+    assert not second.of("ACTIVATE_VERSION")
+    # A full read is numbered as ever, and what the comparison adds does not number it again.
+    full = run_tap({**config(tmp_path, "keys"), "emit_activate_version_messages": True})
+    assert full.kinds.count("ACTIVATE_VERSION") == 1
+
+
 def test_comparisons_can_be_rarer_than_runs(tmp_path, write):
     options = {"replication_key": "id", "snapshot_every": "1h"}
     write(rows((1, "a"), (2, "b")))

@@ -9,7 +9,8 @@ from tap_spark_source.sources import FoundFile
 from tap_spark_source.sources.connect import given_field
 from tap_spark_source.sources.debezium import fields_of, keys_of, read_event
 from tap_spark_source.sources.files import is_complete
-from tap_spark_source.ways.kafka_log import cuts, starts
+from tap_spark_source.ways.delta_log import stops
+from tap_spark_source.ways.kafka_log import cuts, known_starts
 from tap_spark_source.ways.new_files import new_files, seen_after
 
 
@@ -55,21 +56,21 @@ def test_half_written_and_hidden_files_are_left_out(name, expected):
     assert is_complete(name) is expected
 
 
-def test_a_topic_is_read_from_its_bookmark_and_new_partitions_from_their_start():
-    assert starts("s", {"0": 5}, {"0": 9, "1": 4}) == {"0": 5, "1": -2}
-    assert starts("s", None, {"0": 9}) == {"0": -2}
+def test_a_topic_is_read_from_the_offsets_of_its_bookmark():
+    assert known_starts("s", {"0": 5}, {"0": 9, "1": 4}) == {"0": 5}
+    assert known_starts("s", None, {"0": 9}) == {}
 
 
 @pytest.mark.parametrize("seen", [[1], {"0": "5"}, {"0": -1}, {"0": True}])
 def test_offsets_that_are_none_are_a_state_error(seen):
     with pytest.raises(StateError, match="must be a number for each partition"):
-        starts("s", seen, {"0": 9})
+        known_starts("s", seen, {"0": 9})
 
 
 @pytest.mark.parametrize("seen", [{"0": 10}, {"0": 1, "7": 1}])
 def test_a_topic_that_was_made_anew_is_noticed(seen):
     with pytest.raises(StateError, match="made anew; remove the stream's bookmark"):
-        starts("s", seen, {"0": 9})
+        known_starts("s", seen, {"0": 9})
 
 
 def test_events_are_cut_into_steps_that_end_at_the_pinned_offsets():
@@ -80,8 +81,17 @@ def test_events_are_cut_into_steps_that_end_at_the_pinned_offsets():
     ]
     assert cuts({"0": 0, "1": 0}, ends, rows=100, most=2) == [{"0": 1, "1": 1}]
     assert cuts(ends, ends, rows=4, most=None) == []
-    assert cuts({"0": -2, "1": 3}, ends, rows=1, most=None) == [ends]
-    assert cuts({"0": -2}, {"0": 0}, rows=1, most=None) == []
+    assert cuts({"0": 0}, {"0": 0}, rows=1, most=None) == []
+
+
+def test_commits_are_cut_into_steps_that_end_at_the_pinned_version():
+    rows = {3: 4, 5: 4, 6: 1, 9: 2}
+    assert stops(rows, 10, size=100, most=None) == [10]
+    assert stops(rows, 10, size=5, most=None) == [5, 10]
+    assert stops(rows, 9, size=3, most=None) == [3, 5, 9]
+    assert stops(rows, 10, size=100, most=8) == [5]
+    assert stops(rows, 10, size=4, most=9) == [3, 5, 6]
+    assert stops({}, 10, size=1, most=1) == [10]
 
 
 def test_what_is_no_event_says_nothing_of_columns():

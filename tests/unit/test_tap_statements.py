@@ -121,6 +121,7 @@ def advised(
         table=table,
         columns=table.columns,
         key_properties=options.pop("keys", ()),
+        partition_column=options.pop("partition_column", None),
         key=Key(parts=(key,)),
         window=Window(**options),
     )
@@ -149,3 +150,9 @@ def test_key_properties_want_a_unique_index():
     assert "no unique index guarantees that id" in advised(indexes=(at,), keys=("id",))
     assert advised(indexes=(at, unique), keys=("id", "note")) == ""
     assert "no unique index" in advised(indexes=(at, unique), keys=("note",))
+
+
+def test_an_option_without_effect_is_told():
+    indexes = (Index(columns=("at",)),)
+    assert "partition_column id has no effect" in advised(indexes=indexes, partition_column="id")
+    assert advised(indexes=indexes) == ""

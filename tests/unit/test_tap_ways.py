@@ -141,6 +141,7 @@ def test_an_interrupted_full_load_goes_on_where_it_stopped(data, ats):
     assert len(versions) <= 1
 
 
+@settings(deadline=None)
 @given(
     ats=st.lists(st.integers(0, 3), max_size=40),
     limit=st.integers(1, 5),
@@ -238,6 +239,7 @@ def test_a_resume_marker_that_does_not_fit_is_a_state_error(marker):
         Run(MemorySource(rows(1)), plan({"full_table": marker}, key=BY_ID))
 
 
+@settings(deadline=None)
 @given(
     size=st.integers(0, 50),
     step=st.integers(1, 7),
