@@ -74,6 +74,7 @@ def plan_read(
 ) -> ReadPlan:
     """Decide what to read of a table; `describe` asks the source about an expression."""
     options = settings.of_stream(table.stream)
+    _refuse_contradictions(table.stream, replication, options)
     is_log = replication.method == LOG_BASED
     # A lake knows no keys of its own, and the first read of a log can take long.
     whole_key = _cutting_key(table, options, key_properties if is_log else ())
@@ -115,6 +116,22 @@ def plan_read(
         snapshot=plan_snapshot(table.stream, options, settings.snapshot_path),
         singer_decimal=settings.singer_decimal,
     )
+
+
+def _refuse_contradictions(
+    stream: str, replication: Replication, options: Mapping[str, Any]
+) -> None:
+    compares = (options.get("snapshot") or "off") != "off"
+    if options.get("sample") is not None and (compares or replication.method == LOG_BASED):
+        raise SettingsError(
+            f"{stream}: sample draws other rows in each run, which LOG_BASED and snapshot would "
+            "take for changes; remove one of them"
+        )
+    if options.get("deleted_flag") and replication.method == LOG_BASED:
+        raise SettingsError(
+            f"{stream}: deleted_flag does not go with LOG_BASED, whose log tells deletions itself; "
+            "remove it"
+        )
 
 
 def _cutting_key(table: Table, options: Mapping[str, Any], given: tuple[str, ...]) -> Key | None:

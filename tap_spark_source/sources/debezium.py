@@ -93,10 +93,13 @@ def _guess(kinds: set[type]) -> str:
     return "string"
 
 
-def changes(events: DataFrame, fields: Sequence[Field], keys: Sequence[str]) -> DataFrame:
+def changes(
+    events: DataFrame, fields: Sequence[Field], keys: Sequence[str], where: str | None = None
+) -> DataFrame:
     """Return the rows that events put in place, and the keys of those that they removed.
 
-    An event that cannot be read is an error that says where it is.
+    A row that an update leaves without the condition is gone for those who asked for it. An event
+    that cannot be read is an error that says where it is.
     """
     row = ", ".join(f"{quote(field.name)}: {field.json_type}" for field in fields)
     inside = (
@@ -123,14 +126,21 @@ def changes(events: DataFrame, fields: Sequence[Field], keys: Sequence[str]) -> 
     )
     raw = checked.selectExpr(
         *(f"{_raw(field, keys)} as _{number}" for number, field in enumerate(fields)),
-        "if(e.op = 'd', timestamp_millis(coalesce(e.source.ts_ms, e.ts_ms)), null) as _deleted_at",
+        "timestamp_millis(coalesce(e.source.ts_ms, e.ts_ms)) as _sdc_told_at",
+        "e.op as _sdc_op",
     )
-    return raw.selectExpr(
+    rows = raw.selectExpr(
         *(
             f"{field.value.replace('{}', f'_{number}')} as {quote(field.name)}"
             for number, field in enumerate(fields)
         ),
-        f"_deleted_at as {DELETED_AT}",
+        "_sdc_told_at",
+        "_sdc_op",
+    )
+    wanted = f"coalesce(({where}), false)" if where else "true"
+    return rows.where(f"_sdc_op in ('d', 'u') or {wanted}").selectExpr(
+        *(quote(field.name) for field in fields),
+        f"if(_sdc_op = 'd' or not {wanted}, _sdc_told_at, null) as {DELETED_AT}",
     )
 
 

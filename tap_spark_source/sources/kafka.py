@@ -126,9 +126,8 @@ class KafkaSource(Source):
         topic = plan.table.name
         shape = self._shape(plan.table.stream, topic)
         events = self._events(topic, first, last)
-        changes = debezium.changes(events, shape.fields, plan.key_properties or shape.keys)
-        if plan.where:
-            changes = changes.where(f"{DELETED_AT} is not null or ({plan.where})")
+        keys = plan.key_properties or shape.keys
+        changes = debezium.changes(events, shape.fields, keys, plan.where)
         names = [*(quote(column.name) for column in plan.columns), DELETED_AT]
         return changes.select(*names)
 

@@ -91,8 +91,10 @@ def span(source: FrameSource, plan: ReadPlan) -> tuple[int | None, int, int]:
         rows = source.count(plan, Slice(ranges=(rest,), with_nulls=rest.low is None))
         return None, log.version, rows
     start = _checked(plan, log, VERSION, start)
-    rows = _rows_by_version(source, plan, start + 1, log.version) if start < log.version else {}
-    return start, log.version, sum(rows.values())
+    if start == log.version:
+        return start, start, 0
+    changes = _rows_by_version(source, plan, start + 1, log.version)
+    return start, log.version, sum(changes.values())
 
 
 def stops(rows: Mapping[int, int], last: int, *, size: int, most: int | None) -> list[int]:

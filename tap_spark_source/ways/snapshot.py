@@ -101,8 +101,15 @@ def _current(source: Source, plan: ReadPlan, *, with_rows: bool) -> DataFrame:
             key, "cast(null as binary) as hash", "cast(null as string) as record"
         )
     record = f"{record_json(fields, singer_decimal=decimal)} as record"
-    hashed = "substring(unhex(sha2(record, 256)), 1, 16) as hash"
-    return frame.selectExpr(key, record).selectExpr("key", hashed, "record")
+    compared, steady = "record", [field for field in fields if field.name != DELETED_AT]
+    if len(steady) < len(fields):
+        # A flag says that a row is deleted, and not since when: the time is that of the read.
+        compared = f"concat({record_json(steady, singer_decimal=decimal)}, {DELETED_AT} is null)"
+        frame = frame.selectExpr("*", f"{compared} as _sdc_compared")
+        compared = "_sdc_compared"
+    hashed = f"substring(unhex(sha2({compared}, 256)), 1, 16) as hash"
+    kept = [compared] if compared != "record" else []
+    return frame.selectExpr(key, record, *kept).selectExpr("key", hashed, "record")
 
 
 def _whole(source: Source, plan: ReadPlan) -> DataFrame:

@@ -128,6 +128,45 @@ def test_an_interrupted_first_read_goes_on_where_it_stopped(spark, broker):
     assert runs == [[3, 4, 5, 6], [7, 8, 9]]
 
 
+def test_only_what_a_transaction_committed_is_read(spark, broker):
+    topic = "g.shop.orders"
+    produce(spark, broker, topic, {"id": 1, "v": "x"})
+    java = spark._jvm
+    properties = java.java.util.Properties()
+    text = "org.apache.kafka.common.serialization.StringSerializer"
+    for name, value in {
+        "bootstrap.servers": broker.address,
+        "transactional.id": "t",
+        "key.serializer": text,
+        "value.serializer": text,
+    }.items():
+        properties.put(name, value)
+    producer = java.org.apache.kafka.clients.producer.KafkaProducer(properties)
+    try:
+        producer.initTransactions()
+        for id_, end in ((2, "abortTransaction"), (3, "commitTransaction"), (4, None)):
+            producer.beginTransaction()
+            key, event = (
+                json.dumps({"id": id_}),
+                {**EVENT, "op": "c", "after": {"id": id_, "v": "y"}},
+            )
+            record = java.org.apache.kafka.clients.producer.ProducerRecord
+            producer.send(record(topic, key, json.dumps(event))).get()
+            if end:
+                getattr(producer, end)()
+        first = run_tap(config(broker, topic))
+        assert ids(first) == [1, 3]
+        producer.commitTransaction()
+    finally:
+        producer.close()
+    second = run_tap(config(broker, topic), state=first.state)
+    assert ids(second) == [4]
+    # Behind the last event is only the mark of its transaction.
+    third = run_tap(config(broker, topic), state=second.state)
+    assert third.records() == []
+    assert third.state == second.state
+
+
 def test_partitions_that_appear_later_are_read_from_their_first_event(spark, broker):
     topic = "f.shop.orders"
     produce(spark, broker, topic, {"id": 1, "v": "x"})

@@ -105,6 +105,15 @@ def test_keys_and_tables_are_found(config):
     }
 
 
+def test_a_replication_key_without_an_index_is_warned_of(config, caplog):
+    for table, key in (("kinds", "at"), ("orders", "at")):
+        options = {"*": {"replication_key": key}}
+        run_tap({**config, "tables": [f"state.{table}"], "stream_options": options})
+    assert "state-kinds: no index begins with the replication key at" in caplog.text
+    assert "state-kinds: replication key at may be NULL" in caplog.text
+    assert "state-orders: no index" not in caplog.text
+
+
 def test_a_date_that_no_calendar_has_is_an_error(config):
     with pytest.raises(DataError, match="0000-00-00"):
         run_tap({**config, "tables": ["state.zero"]})

@@ -81,6 +81,23 @@ def test_a_row_that_arrives_during_the_read_waits_for_the_next_run(database, mon
         database.run("delete from orders where id = 99")
 
 
+def test_what_a_long_transaction_commits_behind_the_bookmark_is_found_by_the_lookback(database):
+    def reads(lookback: int) -> dict:
+        return database.reads("orders", replication_key="at", lookback=lookback)
+
+    try:
+        with database.connect() as slow:
+            slow.execute("insert into orders (id, at) values (90, '2025-01-01 00:00:00+00')")
+            database.run("insert into orders (id, at) values (91, '2025-01-01 00:00:30+00')")
+            first = run_tap(reads(60))
+            assert 91 in ids(first)
+            assert 90 not in ids(first)
+        assert ids(run_tap(reads(60), state=first.state)) == [90, 91]
+        assert ids(run_tap(reads(0), state=first.state)) == [91]
+    finally:
+        database.run("delete from orders where id in (90, 91)")
+
+
 def test_a_bad_where_is_an_error_of_the_source(database, caplog):
     with caplog.at_level(logging.CRITICAL), pytest.raises(SourceError, match="nope"):
         run_tap(database.reads("orders", where="nope = 1"))

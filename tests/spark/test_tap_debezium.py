@@ -36,9 +36,9 @@ def shape(rows: list[dict]):
     return debezium.fields_of(events), debezium.keys_of(events)
 
 
-def changed(spark, rows: list[dict]) -> list[dict]:
+def changed(spark, rows: list[dict], where: str | None = None) -> list[dict]:
     fields, keys = shape(rows)
-    return debezium.changes(frame(spark, rows), fields, keys).toArrow().to_pylist()
+    return debezium.changes(frame(spark, rows), fields, keys, where).toArrow().to_pylist()
 
 
 @pytest.mark.parametrize("name", ["full", "plain"])
@@ -50,6 +50,16 @@ def test_events_become_rows_and_deletions_in_their_order(spark, name):
         (2, "x", False),
         (2, None, True),
         (3, "x", False),
+        (1, None, True),
+    ]
+
+
+def test_a_row_that_no_longer_fulfils_the_condition_is_gone(spark):
+    rows = changed(spark, recorded("full"), "name = 'a'")
+    assert [(row["id"], row["name"], row["_sdc_deleted_at"] is not None) for row in rows] == [
+        (1, "a", False),
+        (1, "b", True),
+        (2, None, True),
         (1, None, True),
     ]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.tap import run_tap
+from tap_spark_source.tap import TapSparkSource
+from tap_spark_source.ways import pieces
+from tests.support.tap import discover, entry_of, metadata_of, run_tap
 
 ROWS = """
 select cast(id as int) as id, if(id % 10 = 9, null, timestamp_micros(id div 3)) as at,
@@ -35,6 +37,26 @@ def test_a_lake_table_is_cut_along_any_key(spark, tmp_path, key):
     rest = run_tap(config(tmp_path, "parquet", key), state=states[2]["value"])
     assert 10 <= len(rest.records()) < 60
     assert rest.state == output.state
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_unselected_columns_and_rows_are_left_in_the_files(spark, tmp_path, kind):
+    spark.sql(ROWS).write.format(kind).save(f"{tmp_path}/t")
+    settings = config(tmp_path, kind, "id")
+    settings["stream_options"]["t"]["where"] = "code = 'k7'"
+    catalog = discover(settings)
+    for column in ("at", "raw"):
+        metadata_of(entry_of(catalog, "t"), "properties", column)["selected"] = False
+    bookmark = {"replication_key": "id", "replication_key_value": 15}
+    tap = TapSparkSource(config=settings, catalog=catalog, state={"bookmarks": {"t": bookmark}})
+    stream = tap.streams["t"]
+    (piece,) = pieces(tap.source, stream.plan, version=1)
+    assert [row["id"] for row in piece.frame.toArrow().to_pylist()] == [15]
+    read = piece.frame._jdf.queryExecution().executedPlan().toString()
+    assert "ReadSchema: struct<id:int,code:string>" in read
+    pushed = read.partition("PushedFilters: [")[2].partition("]")[0]
+    assert "EqualTo(code,k7)" in pushed
+    assert "GreaterThanOrEqual(id,15)" in pushed
 
 
 def test_text_files_are_read_in_one_piece(spark, tmp_path):

@@ -99,6 +99,17 @@ def test_a_comparison_of_rows_never_retires_those_that_it_leaves_out(tmp_path, w
     assert full.kinds.count("ACTIVATE_VERSION") == 1
 
 
+def test_a_row_that_is_marked_deleted_is_told_once(tmp_path, write):
+    settings = config(tmp_path, "rows", deleted_flag="v = 'x'")
+    write(rows((1, "a"), (2, "x")))
+    first = run_tap(settings)
+    assert told(first) == {1: "a", 2: "gone"}
+    again = run_tap(settings, state=first.state)
+    assert again.records() == []
+    write(rows((1, "x"), (2, "x")))
+    assert told(run_tap(settings, state=again.state)) == {1: "gone"}
+
+
 def test_comparisons_can_be_rarer_than_runs(tmp_path, write):
     options = {"replication_key": "id", "snapshot_every": "1h"}
     write(rows((1, "a"), (2, "b")))

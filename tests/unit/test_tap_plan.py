@@ -42,8 +42,8 @@ def replication(config: dict | None = None, given=None) -> Replication:
     return plan_replication("s-t", settings(**(config or {})), columns=COLUMNS, entry=given)
 
 
-def read(*, key=None, bookmark=None, keys=("id",), selected=lambda _: True, **config):
-    method = "INCREMENTAL" if key else "FULL_TABLE"
+def read(*, key=None, bookmark=None, keys=("id",), selected=lambda _: True, method=None, **config):
+    method = method or ("INCREMENTAL" if key else "FULL_TABLE")
     return plan_read(
         TABLE,
         settings(**config),
@@ -175,3 +175,24 @@ def test_the_options_of_a_stream_win_over_the_general_ones():
 def test_a_start_value_of_another_type_is_a_settings_error(key, value):
     with pytest.raises(SettingsError, match="s-t: start_value or start_date is no"):
         read(key=key, stream_options={"*": {"start_value": value}})
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "problem"),
+    [
+        ("LOG_BASED", {"sample": 0.5}, "sample draws other rows in each run"),
+        ("FULL_TABLE", {"sample": 0.5, "snapshot": "keys"}, "sample draws other rows in each run"),
+        ("LOG_BASED", {"deleted_flag": "id"}, "deleted_flag does not go with LOG_BASED"),
+    ],
+)
+def test_options_that_would_tell_changes_that_are_none_are_refused(method, options, problem):
+    with pytest.raises(SettingsError, match=f"s-t: {problem}"):
+        read(method=method, stream_options={"s-t": options}, snapshot_path="/x")
+
+
+def test_the_whole_table_is_cut_along_its_key_whatever_the_replication_key():
+    by_time = read(key="at")
+    assert (by_time.key.name, by_time.whole_key.name) == ("at", "id")
+    log = read(method="LOG_BASED", keys=("n", "price"))
+    assert log.key.name == ["n", "price"]
+    assert read(method="LOG_BASED", keys=("f",)).key is None
