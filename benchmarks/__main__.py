@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import comparison, data, measure, reading, shapes
+from benchmarks.transport import transport
 from tests.support.tap import Postgres
 
 MILLION = 1_000_000
@@ -107,6 +108,7 @@ MEASURED = {
     "tap": tap,
     "incremental": reading.incremental,
     "connections": reading.connections,
+    "transport": transport,
     "shapes": unusual,
     "snapshot": lambda folder, rows, _: comparison.snapshot(folder, rows * 5),
 }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from pathlib import Path
 
-from benchmarks import data
+from benchmarks import data, measure
 from tests.support.tap import Postgres, run_tap
 
 FOUND = 1_000
@@ -33,23 +34,24 @@ def incremental(folder: Path, rows: int, sdk_rows: int) -> None:
 
 
 def connections(folder: Path, rows: int, sdk_rows: int) -> None:
-    """A full read by one connection and by two."""
-    del folder, sdk_rows
+    """A full read by one connection and by two, from the first record on."""
+    del sdk_rows
     server = Postgres()
     try:
         _make(server, "orders", rows)
-        seconds = {1: [], 2: []}
-        for _ in range(4):
-            for count, found in seconds.items():
-                start = time.monotonic()
-                output = _read(server, "orders", num_partitions=count)
-                assert len(output.of("RECORD")) == rows
-                found.append(time.monotonic() - start)
+        rates = {1: [], 2: []}
+        for _ in range(3):
+            for count, found in rates.items():
+                config = folder / "tap.json"
+                settings = {"tables": ["public.orders"], "num_partitions": count}
+                config.write_text(json.dumps({**server.config, **settings}))
+                command = [*measure.command("tap-spark-source"), "--config", str(config)]
+                found.append(measure.run(command).steady_rate)
     finally:
         server.stop()
-    one, two = (statistics.median(found[1:]) for found in seconds.values())
-    print(f"connections: {rows:,} rows by one in {one:.1f} s, by two in {two:.1f} s;")
-    print(f"  ratio {one / two:.2f} (median of 3)")
+    one, two = (statistics.median(found) for found in rates.values())
+    print(f"connections: {rows:,} rows, {one:,.0f} rows/s by one, {two:,.0f} by two;")
+    print(f"  ratio {two / one:.2f} (median of 3)")
 
 
 def _make(server: Postgres, name: str, rows: int) -> None:
