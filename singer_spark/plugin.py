@@ -89,5 +89,7 @@ def _explain(error: ValidationError) -> str:
         return f"{where} must be one of {', '.join(map(str, rule))}"
     if error.validator == "additionalProperties":
         schema: Any = error.schema
-        return f"{where}: unknown key; known are {', '.join(schema.get('properties', {}))}"
+        known = schema.get("properties", {})
+        unknown = ", ".join(name for name in instance if name not in known)
+        return f"{where}: unknown key {unknown}; known are {', '.join(known)}"
     return f"{where} must satisfy {error.validator} {rule}"

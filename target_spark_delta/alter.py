@@ -70,6 +70,15 @@ def frozen(table: Table, names: Iterable[str]) -> SchemaError:
     )
 
 
+def restore(
+    spark: SparkSession, table: Table, *, clusters: Sequence[str], before: T.StructType
+) -> None:
+    """Give back what Delta forgets of a table whose schema was replaced, or tell of it."""
+    table.cluster(spark, clusters)
+    if required := [column.name for column in before if not column.nullable]:
+        logger.warning("%s: %s may be null from now on", table, ", ".join(required))
+
+
 def allow_names(spark: SparkSession, table: Table, columns: T.StructType) -> None:
     """Make an existing table take columns of these names."""
     if properties := naming(columns):
@@ -118,6 +127,7 @@ def _widen(
     writer = table.rows(spark).select(*columns).write.format("delta").mode("overwrite")
     partitions = detail["partitionColumns"]
     table.save(writer.option("overwriteSchema", "true").partitionBy(*partitions))
+    restore(spark, table, clusters=detail["clusteringColumns"], before=schema)
 
 
 def _can_widen_in_place(properties: Mapping[str, str], widened: Iterable[Widen]) -> bool:

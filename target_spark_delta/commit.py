@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import time
@@ -39,6 +40,10 @@ class Commit:
     def to_json(self) -> str:
         """Write it as JSON."""
         return json.dumps({name: getattr(self, name) for name in self.__slots__})
+
+    def without_rows(self) -> Commit:
+        """Return what a commit of the same run says that writes no rows and makes no STATE true."""
+        return dataclasses.replace(self, batch=None, rows=None, state=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,39 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import types as T
+from referencing.exceptions import Unresolvable
 
 from singer_spark.errors import ProtocolError, SchemaError, SettingsError
-from singer_spark.names import case_clashes
+from singer_spark.names import case_clashes, table_name
 from singer_spark.typemap import to_struct
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import METADATA
+from target_spark_delta.messages import Message
 from target_spark_delta.methods import history
 from target_spark_delta.settings import Settings
+from target_spark_delta.table import column_names
 from target_spark_delta.validation import nullable, resolved_schema
+
+# A file system's limit is 255; beside a table there are others, named after it.
+_LONGEST_NAME = 240
+
+
+def parts_of(message: Message) -> tuple[Mapping[str, Any], list[str] | None]:
+    """Return the JSON Schema and the key of a SCHEMA message, None where it names no key."""
+    body = message.body()
+    schema, keys = body.get("schema"), body.get("key_properties")
+    if not message.stream or not isinstance(schema, Mapping):
+        raise ProtocolError(
+            f"line {message.number}: a SCHEMA needs stream and schema; look at the tap"
+        )
+    if keys is None:
+        return schema, None
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise ProtocolError(
+            f"line {message.number}: key_properties must be a list of names of properties; "
+            "look at the tap"
+        )
+    return schema, list(dict.fromkeys(keys))
 
 
 def destination_of(
@@ -30,7 +54,13 @@ def destination_of(
     """
     if not isinstance(schema.get("properties"), Mapping):
         raise ProtocolError(f"stream {stream}: its SCHEMA has no properties; look at the tap")
-    resolved = resolved_schema(schema)
+    try:
+        resolved = resolved_schema(schema)
+    except Unresolvable as error:
+        raise SchemaError(
+            f"stream {stream}: its SCHEMA refers to {error.ref}, which is not in it; look at the "
+            "tap"
+        ) from error
     options = settings.for_stream(stream)
     chosen = tuple(keys or ()) if options.key_properties is None else options.key_properties
     declared = to_struct(resolved)
@@ -95,6 +125,15 @@ def _check_names(
         raise SchemaError(
             f"stream {stream}: columns that differ only by case cannot live in one table: "
             f"{listed}; rename one with stream_maps"
+        )
+    if "" in set(column_names(declared)):
+        raise SchemaError(
+            f"stream {stream}: a property without a name cannot be a column; rename it with "
+            "stream_maps"
+        )
+    if len(table_name(stream)) > _LONGEST_NAME:
+        raise SchemaError(
+            f"stream {stream[:40]}…: its name is too long for a table; rename it with stream_maps"
         )
     if unknown := [key for key in keys if key not in declared.names]:
         raise SchemaError(

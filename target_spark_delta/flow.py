@@ -18,7 +18,7 @@ from target_spark_delta.checkpoint import Checkpoints, is_resumable, state_of
 from target_spark_delta.commit import Commit
 from target_spark_delta.load import activate_version, drop_staged, load_segment, swap_in
 from target_spark_delta.loader import Job, Loader
-from target_spark_delta.manifest import remove_files
+from target_spark_delta.manifest import Manifest, remove_files
 from target_spark_delta.settings import Settings
 from target_spark_delta.sink import SparkDeltaSink
 from target_spark_delta.spool import Segment
@@ -44,6 +44,7 @@ class Flow:
         self._pipeline = os.environ.get("SINGER_SPARK_PIPELINE")
         self._run_id = os.environ.get("SINGER_SPARK_RUN_ID") or str(uuid.uuid4())
         self._segments: dict[int, Segment] = {}
+        self._files: dict[int, list[Manifest]] = {}
         self._held_batches: list[tuple[SparkDeltaSink, Segment]] = []
         self._swaps: dict[str, int] = {}
         self._checkpoints = Checkpoints()
@@ -60,8 +61,9 @@ class Flow:
     def begin(self, segment: Segment, *, until_swap: bool) -> None:
         """Note that a segment has records; with `until_swap` its stream is pending to its end."""
         self._checkpoints.begin(segment.id)
-        if until_swap:
-            self._hold_back(segment.stream)
+        visible_with = self._hold_back(segment.stream) if until_swap else segment.id
+        if segment.manifest:
+            self._files.setdefault(visible_with, []).append(segment.manifest)
         self._loader.warm_up()
 
     def submit(self, sink: SparkDeltaSink, segment: Segment) -> None:
@@ -147,8 +149,8 @@ class Flow:
                 if segment := self._segments.pop(number, None):
                     segment.remove()
                     self.quarantined += segment.rejected
-                    self._clean_up(segment)
                     logger.info("%s: %d record(s) loaded", segment.stream, segment.loaded)
+                self._clean_up(number)
             self._release()
 
     def _do(self, sink: SparkDeltaSink, job: Job) -> None:
@@ -175,16 +177,13 @@ class Flow:
             state=state_of(sink.source, state),
         )
 
-    def _clean_up(self, segment: Segment) -> None:
-        """Remove the files of a BATCH message, unless another stream is still to read them."""
-        waiting = [*self._segments.values(), *(held for _, held in self._held_batches)]
-        manifests = [one.manifest for one in waiting if one.manifest]
-        if (
-            segment.manifest
-            and self._settings.clean_up_batch_files
-            and not any(one.line == segment.manifest.line for one in manifests)
-        ):
-            remove_files(segment.manifest.files)
+    def _clean_up(self, number: int) -> None:
+        """Remove the BATCH files whose rows are visible now, unless another stream needs them."""
+        visible = self._files.pop(number, [])
+        needed = {manifest.line for waiting in self._files.values() for manifest in waiting}
+        for manifest in visible:
+            if self._settings.clean_up_batch_files and manifest.line not in needed:
+                remove_files(manifest.files)
 
     def _release(self) -> None:
         state = self._checkpoints.release()

@@ -64,7 +64,7 @@ def _load_rows(
     spark: SparkSession, work: Work, segment: Segment, source: Source, commit: Commit
 ) -> Counts | None:
     destination = work.destination
-    describe_commits(spark, replace(commit, batch=None, rows=None, state=None))
+    describe_commits(spark, commit.without_rows())
     before = None if destination.overwrites else destination.table.schema(spark)
     kept = destination.kept_metadata(segment, before)
     shape = Shape(
@@ -158,7 +158,6 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
     destination = work.destination
     rows = sum(one.rows for one in work.progress.staged)
     with explained(destination.stream), reported(destination.stream) as told:
-        describe_commits(spark, replace(commit, rows=rows))
         nothing = Segment(destination.stream, Path(), rows=rows)
         kept = destination.kept_metadata(nothing, None)
         shape = Shape(
@@ -170,7 +169,7 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
         )
         plan = overwrite.Swap(
             batch=_batch(work, nothing, shape, spark.range(0), is_new=False),
-            run_id=commit.run_id,
+            commit=replace(commit, rows=rows),
             layout=destination.layout,
             policy=destination.policy,
         )

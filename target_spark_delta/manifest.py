@@ -117,7 +117,9 @@ def parse_manifest(body: Mapping[str, Any], line: int) -> tuple[tuple[str, ...],
         )
     files = body.get("manifest")
     if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
-        raise ProtocolError(f"line {line}: a BATCH needs a manifest, the list of its files")
+        raise ProtocolError(
+            f"line {line}: a BATCH needs a manifest, the list of its files; look at the tap"
+        )
     for file in files:
         if (path := local_path(file)) and not path.exists():
             raise ProtocolError(f"line {line}: BATCH file {file} does not exist; look at the tap")

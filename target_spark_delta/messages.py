@@ -11,7 +11,7 @@ import select
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import msgspec
 from singer_sdk.singerlib.encoding.base import GenericSingerReader
@@ -22,6 +22,7 @@ from singer_spark.errors import DataError, ProtocolError
 _BLOCK_BYTES = 1 << 20
 _IDLE_SECONDS = 0.2
 _LINES_PER_TICK = 1000
+_LONG = msgspec.Meta(ge=-(2**63), le=2**63 - 1)
 
 
 class Message(msgspec.Struct):
@@ -30,7 +31,7 @@ class Message(msgspec.Struct):
     type: str
     stream: str = ""
     record: msgspec.Raw = msgspec.Raw()
-    version: int | None = None
+    version: Annotated[int, _LONG] | None = None
     value: msgspec.Raw = msgspec.Raw()
     line: bytes = msgspec.field(default=b"", name=" line")
     number: int = msgspec.field(default=0, name=" number")

@@ -7,8 +7,10 @@ not carry must be left alone, `@`, when it was received, and `!`, why it is not 
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import shutil
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -18,6 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
+from singer_spark.errors import SettingsError
 from target_spark_delta.manifest import Manifest
 
 LINE_NUMBER = "#"
@@ -47,6 +50,20 @@ class KeyFacts:
     rows: int
     keys: int
     ranges: Mapping[str, Range]
+
+
+def make_folder(place: str | None, *, prefix: str) -> Path:
+    """Make the folder of a run's segments, which goes with its process."""
+    try:
+        if place:
+            Path(place).mkdir(parents=True, exist_ok=True)
+        folder = tempfile.mkdtemp(prefix=prefix, dir=place)
+    except OSError as error:
+        raise SettingsError(
+            f"temp_dir cannot be written to: {error.strerror}; set another"
+        ) from error
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _refuse(_: bytes) -> object:

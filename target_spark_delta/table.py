@@ -99,9 +99,16 @@ class Table:
     def detail(self, spark: SparkSession) -> dict[str, Any]:
         """Return what Delta says of the table."""
         detail = spark.sql(f"describe detail {self.sql}")
-        wanted = detail.select("partitionColumns", "sizeInBytes", "properties").toArrow()
+        wanted = detail.select(
+            "partitionColumns", "clusteringColumns", "sizeInBytes", "properties"
+        ).toArrow()
         told: dict[str, Any] = wanted.to_pylist()[0]
         return {**told, "properties": dict(told["properties"])}
+
+    def cluster(self, spark: SparkSession, columns: Sequence[str]) -> None:
+        """Cluster what is written from now on."""
+        if columns:
+            spark.sql(f"alter table {self.sql} {_columns('cluster by', columns)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,19 +145,20 @@ def create(spark: SparkSession, table: Table, schema: T.StructType, layout: Layo
 
 def naming(*datatypes: T.DataType) -> dict[str, str]:
     """Return the properties of a table that can name these columns."""
-    odd = any(_NEEDS_MAPPING.search(name) for kind in datatypes for name in _names(kind))
+    odd = any(_NEEDS_MAPPING.search(name) for kind in datatypes for name in column_names(kind))
     return dict(_MAPPING) if odd else {}
 
 
-def _names(datatype: T.DataType) -> Iterable[str]:
+def column_names(datatype: T.DataType) -> Iterable[str]:
+    """Name all columns, those inside structs too."""
     if isinstance(datatype, T.StructType):
         for column in datatype:
             yield column.name
-            yield from _names(column.dataType)
+            yield from column_names(column.dataType)
     elif isinstance(datatype, T.ArrayType):
-        yield from _names(datatype.elementType)
+        yield from column_names(datatype.elementType)
     elif isinstance(datatype, T.MapType):
-        yield from _names(datatype.valueType)
+        yield from column_names(datatype.valueType)
 
 
 def _columns(clause: str, names: Sequence[str]) -> str:

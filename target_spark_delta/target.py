@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import logging
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,11 +19,12 @@ from singer_sdk.helpers.capabilities import (
 from singer_sdk.mapper import RemoveRecordTransform
 from typing_extensions import override
 
-from singer_spark.errors import ProtocolError, SchemaError, SettingsError
+from singer_spark.errors import ProtocolError, SchemaError
 from singer_spark.names import table_name
 from singer_spark.plugin import SparkPlugin
 from singer_spark.session import isolated, open_session
-from target_spark_delta.declaration import destination_of
+from target_spark_delta import budget
+from target_spark_delta.declaration import destination_of, parts_of
 from target_spark_delta.destination import Destination
 from target_spark_delta.flow import Flow
 from target_spark_delta.loader import Loader
@@ -39,14 +37,10 @@ from target_spark_delta.settings import (
     place_problems,
 )
 from target_spark_delta.sink import SparkDeltaSink
-from target_spark_delta.spool import Segment
+from target_spark_delta.spool import Segment, make_folder
 from target_spark_delta.validation import Validator
 
 logger = logging.getLogger(__name__)
-
-# What all streams together may hold back: bytes on disk, in batches, and keys in memory.
-_OPEN_BATCHES = 4
-_MOST_KEYS = 1_500_000
 
 
 class RecordBeforeSchemaError(ProtocolError, RecordsWithoutSchemaException):
@@ -98,17 +92,7 @@ class TargetSparkDelta(SparkPlugin, Target):
 
     @functools.cached_property
     def _folder(self) -> Path:
-        place = self._settings.temp_dir
-        try:
-            if place:
-                Path(place).mkdir(parents=True, exist_ok=True)
-            folder = tempfile.mkdtemp(prefix=f"{self.name}-", dir=place)
-        except OSError as error:
-            raise SettingsError(
-                f"temp_dir cannot be written to: {error.strerror}; set another"
-            ) from error
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        return Path(folder)
+        return make_folder(self._settings.temp_dir, prefix=f"{self.name}-")
 
     def _engine(self) -> SparkSession:
         return open_session(self._settings.spark, urls=sorted(self._urls))
@@ -122,16 +106,13 @@ class TargetSparkDelta(SparkPlugin, Target):
     def _process_schema_message(self, message: Message) -> None:  # type: ignore[override]
         if self._schema_lines.get(message.stream) == message.line:
             return
-        body = message.body()
-        if not message.stream or not isinstance(body.get("schema"), Mapping):
-            raise ProtocolError(f"line {message.number}: a SCHEMA needs stream and schema")
-        keys = body.get("key_properties")
+        schema, keys = parts_of(message)
         if self._settings.maps is None:
-            routes = [self._declare(message.stream, body["schema"], keys)]
+            routes = [self._declare(message.stream, schema, keys)]
         else:
             routes = [
                 self._declare(one.alias, one.mapped_schema, one.mapped_keys, one)
-                for one in mappings_of(self._settings.maps, message.stream, body["schema"], keys)
+                for one in mappings_of(self._settings.maps, message.stream, schema, keys)
             ]
         self._routes[message.stream] = routes
         self._schema_lines[message.stream] = message.line
@@ -198,6 +179,8 @@ class TargetSparkDelta(SparkPlugin, Target):
 
     @override
     def _process_record_message(self, message: Message) -> None:  # type: ignore[override]
+        if not message.record:
+            raise ProtocolError(f"line {message.number}: a RECORD needs a record; look at the tap")
         for sink in self._routes.get(message.stream) or self._sinks_of(message):
             if sink.write(message):
                 for full in self._sinks.values() if self._settings.flush_all_streams else [sink]:
@@ -206,7 +189,7 @@ class TargetSparkDelta(SparkPlugin, Target):
     @override
     def _process_state_message(self, message: Message) -> None:  # type: ignore[override]
         if not message.value:
-            raise ProtocolError(f"line {message.number}: a STATE needs a value")
+            raise ProtocolError(f"line {message.number}: a STATE needs a value; look at the tap")
         state = bytes(message.value)
         for sink in self._sinks.values():
             if sink.segment:
@@ -223,7 +206,9 @@ class TargetSparkDelta(SparkPlugin, Target):
             )
             return
         if message.version is None:
-            raise ProtocolError(f"line {message.number}: an ACTIVATE_VERSION needs a version")
+            raise ProtocolError(
+                f"line {message.number}: an ACTIVATE_VERSION needs a version; look at the tap"
+            )
         for sink in self._routes[message.stream]:
             sink.activated_line = message.number
             if sink.destination.overwrites or not self._settings.process_activate_version:
@@ -238,10 +223,11 @@ class TargetSparkDelta(SparkPlugin, Target):
     def _process_batch_message(self, message: Message) -> None:  # type: ignore[override]
         sinks = self._sinks_of(message)
         self._urls.update(message.body().get("manifest") or ())
-        for sink in sinks:
-            segment = sink.take_batch(message)
+        # All of them first: files may be removed as soon as nobody is known to need them.
+        taken = [(sink, sink.take_batch(message)) for sink in sinks]
+        for sink, segment in taken:
             if segment is None:
-                return
+                continue
             if sink.destination.appends:
                 self._flow.hold_batch(sink, segment)
             else:
@@ -296,18 +282,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         for sink in self._sinks.values():
             if sink.is_due:
                 self._flush(sink)
-        self._keep_within_budget()
-
-    def _keep_within_budget(self) -> None:
-        """Commit the largest batches early when many streams together hold too much."""
-        waiting = [sink for sink in self._sinks.values() if sink.segment]
-        waiting.sort(key=lambda sink: sink.size)
-        total = sum(sink.size for sink in waiting)
-        keys = sum(sink.keys_held for sink in waiting)
-        while waiting and total > self._settings.batch_size_bytes * _OPEN_BATCHES:
-            sink = waiting.pop()
-            total -= sink.size
+        for sink in budget.too_large(self._sinks.values(), self._settings.batch_size_bytes):
             self._flush(sink)
-        for sink in sorted(waiting, key=lambda sink: -sink.keys_held):
-            if keys > _MOST_KEYS:
-                keys -= sink.forget_keys()
+        for sink in budget.too_many_keys(self._sinks.values()):
+            sink.forget_keys()

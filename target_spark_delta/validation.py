@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -26,6 +27,9 @@ _NULL = msgspec.Raw(b"null")
 _NOT_FINITE = {"enum": ["NaN", "Infinity", "-Infinity"]}
 # These are checked by the cast into their column, which takes more spellings than RFC 3339.
 _CAST_FORMATS = {"date-time", "date", "time"}
+_NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
+_LISTED_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLE_SCHEMAS = ("items", "contains", "propertyNames", "not", "if", "then", "else")
 
 
 class InvalidRecordError(RecordError):
@@ -78,7 +82,7 @@ class Validator:
         try:
             record = self._decode(raw)
         except msgspec.ValidationError:
-            record = _decode_lossy(raw) if self._full else None
+            record = self._decode_lossy(raw, number) if self._full else None
         if type(record) is not dict:
             raise InvalidRecordError(self._stream, number, "the record is no object")
         deleted_at = record.get(DELETED_AT)
@@ -90,6 +94,14 @@ class Validator:
         if not record.keys() <= self._properties:
             self._warn(record)
         return record, is_deletion
+
+    def _decode_lossy(self, raw: msgspec.Raw, number: int) -> Any:
+        """Decode a record with numbers beyond every double; their column will judge them."""
+        try:
+            return msgspec.json.Decoder(float_hook=_nearest_double).decode(raw)
+        except msgspec.ValidationError as error:
+            reason = "a whole number has too many digits for any column; fix the data"
+            raise InvalidRecordError(self._stream, number, reason) from error
 
     def _warn(self, record: Mapping[str, Any]) -> None:
         if unknown := sorted(set(record) - self._properties - self._warned):
@@ -124,11 +136,6 @@ class Validator:
         return InvalidRecordError(self._stream, number, reason)
 
 
-def _decode_lossy(raw: msgspec.Raw) -> Any:
-    """Decode a record with numbers beyond every double; their column will judge them exactly."""
-    return msgspec.json.Decoder(float_hook=_nearest_double).decode(raw)
-
-
 def _nearest_double(text: str) -> float:
     return max(-sys.float_info.max, min(float(text), sys.float_info.max))
 
@@ -136,13 +143,17 @@ def _nearest_double(text: str) -> float:
 def _broken_rule(rules: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return where a record breaks which rule, and how."""
     validator = validator_for(rules)
-    error = best_match(
-        validator(rules, format_checker=validator.FORMAT_CHECKER).iter_errors(record)
-    )
+    try:
+        error = best_match(
+            validator(rules, format_checker=validator.FORMAT_CHECKER).iter_errors(record)
+        )
+    except re.error:
+        error = None
     if error is not None:
         path = error.json_path.removeprefix("$").removeprefix(".")
         return path or "the record", str(error.validator), error.message
-    # A format that jsonschema checks only with packages that are not installed.
+    # A pattern that Python's `re` does not know, or a format that jsonschema checks only with
+    # packages that are not installed.
     fast = jsonschema_rs.validator_for(dict(rules), validate_formats=True)
     first = next(iter(fast.iter_errors(record)))
     path = ".".join(map(str, first.instance_path))
@@ -151,8 +162,24 @@ def _broken_rule(rules: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[s
 
 def resolved_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a JSON Schema with its references replaced; one to itself becomes any value."""
-    resolved: dict[str, Any] = resolve_schema_references(copy.deepcopy(dict(schema)))
+    resolved: dict[str, Any] = resolve_schema_references(_copied(schema))
     return resolved
+
+
+def _copied(schema: Any) -> Any:
+    """Copy a JSON Schema; the schemas `true` and `false` become one of any value."""
+    if not isinstance(schema, Mapping):
+        return copy.deepcopy(schema) if isinstance(schema, list) else {}
+    return {
+        name: {key: _copied(value) for key, value in part.items()}
+        if name in _NAMED_SCHEMAS and isinstance(part, Mapping)
+        else [_copied(value) for value in part]
+        if name in _LISTED_SCHEMAS and isinstance(part, list)
+        else _copied(part)
+        if name in _SINGLE_SCHEMAS
+        else copy.deepcopy(part)
+        for name, part in schema.items()
+    }
 
 
 def _compiled(rules: Mapping[str, Any]) -> Callable[[Any], bool]:
@@ -175,7 +202,9 @@ def nullable(schema: Any) -> bool:
 def _rules(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     """Return the schema as it is to be enforced."""
     rules: dict[str, Any] = _relaxed(schema)
-    rules["required"] = list(dict.fromkeys([*rules.get("required", ()), *keys]))
+    required = rules.get("required", [])
+    if isinstance(required, list):
+        rules["required"] = list(dict.fromkeys([*required, *keys]))
     if rules.get("additionalProperties") is False:
         rules["properties"] = {DELETED_AT: {}, **rules["properties"]}
     return rules
@@ -189,8 +218,7 @@ def _relaxed(schema: Any) -> Any:
         return schema
     relaxed = {
         name: {key: _relaxed(value) for key, value in part.items()}
-        if name in ("properties", "patternProperties", "$defs", "definitions")
-        and isinstance(part, Mapping)
+        if name in _NAMED_SCHEMAS and isinstance(part, Mapping)
         else part
         if name in ("enum", "const", "default", "examples")
         else _relaxed(part)

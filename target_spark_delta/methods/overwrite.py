@@ -7,7 +7,7 @@ ones stay in the table's history.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
@@ -19,8 +19,8 @@ from singer_spark.datatype import to_ddl
 from singer_spark.errors import TransientError
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
-from target_spark_delta.alter import Policy, allow_names, frozen
-from target_spark_delta.commit import Counts
+from target_spark_delta.alter import Policy, allow_names, frozen, restore
+from target_spark_delta.commit import Commit, Counts, describe_commits
 from target_spark_delta.evolve import unify
 from target_spark_delta.frame import METADATA
 from target_spark_delta.methods.batch import Batch, Staged
@@ -65,7 +65,7 @@ class Swap:
     """How staged rows become the table."""
 
     batch: Batch
-    run_id: str
+    commit: Commit
     layout: Layout
     policy: Policy
 
@@ -80,19 +80,31 @@ def swap(spark: SparkSession, plan: Swap) -> Counts:
     )
     rows = _rows(spark, plan, schema)
     before = table.schema(spark)
+    describe_commits(spark, plan.commit.without_rows())
     if before is None:
         create(spark, table, schema, plan.layout)
+        describe_commits(spark, plan.commit)
         return commit.append(table, rows, rows.count())
     if _same_columns(before, schema):
         if batch.skip_unchanged and holds_same(spark, table, before, rows):
             return Counts()
+        describe_commits(spark, plan.commit)
         return commit.replace(spark, table, rows)
     if plan.policy.freeze:
         raise frozen(table, _differences(before, schema))
     allow_names(spark, table, schema)
-    known = table.detail(spark)["partitionColumns"]
-    partitions = plan.layout.partition_by or [name for name in known if name in schema.names]
-    return commit.replace(spark, table, rows, partition_by=partitions)
+    known = table.detail(spark)
+    partitions = plan.layout.partition_by or _kept(known["partitionColumns"], schema)
+    describe_commits(spark, plan.commit)
+    counts = commit.replace(spark, table, rows, partition_by=partitions)
+    describe_commits(spark, plan.commit.without_rows())
+    clusters = plan.layout.cluster_by or _kept(known["clusteringColumns"], schema)
+    restore(spark, table, clusters=clusters, before=before)
+    return counts
+
+
+def _kept(columns: Sequence[str], schema: T.StructType) -> list[str]:
+    return [name for name in columns if name in schema.names]
 
 
 def discard(spark: SparkSession, staged: Staged) -> None:
@@ -109,7 +121,7 @@ def _rows(spark: SparkSession, plan: Swap, schema: T.StructType) -> DataFrame:
     batch, staged = plan.batch, plan.batch.progress.staged
     if not staged:
         return spark.createDataFrame([], schema)
-    parts = [_part(spark, one, schema, plan.run_id) for one in staged]
+    parts = [_part(spark, one, schema, plan.commit.run_id) for one in staged]
     rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
     if batch.keys:
         whole = replace(

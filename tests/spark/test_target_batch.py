@@ -195,6 +195,18 @@ def test_files_are_removed_after_the_commit_if_that_is_asked(lake, tmp_path):
     assert ids(lake) == [1, 2]
 
 
+def test_staged_files_are_removed_only_after_the_swap_that_makes_them_visible(lake, tmp_path):
+    path = tmp_path / "1"
+    chosen = {"load_method": "overwrite", "clean_up_batch_files": True}
+    file = write_lines(path, {"id": 1})
+    with pytest.raises(ProtocolError, match="items is complete"):
+        lake.load(ITEMS, batch("items", file), **chosen)
+    assert path.exists(), "the tap has to send them again, and nobody has their rows"
+    lake.load(ITEMS, batch("items", file), state({}), **chosen)
+    assert not path.exists()
+    assert ids(lake) == [1]
+
+
 def test_an_appended_batch_is_committed_with_the_state_that_speaks_of_it(lake, tmp_path):
     files = [write_lines(tmp_path / f"{n}", {"id": n}) for n in range(2)]
     states = lake.load(

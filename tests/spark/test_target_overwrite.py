@@ -24,6 +24,7 @@ def test_a_complete_stream_takes_the_tables_place_in_one_commit(lake, tmp_path, 
     told = tmp_path / "report"
     monkeypatch.setenv(REPORT_FILE, str(told))
     lake.load(data("methods/overwrite_first"), **OVERWRITE)
+    assert [said["rows"] for said in lake.commits("orders")] == [3], "the table's making has none"
     before = lake.version("orders")
     states = lake.load(data("methods/overwrite_next"), batch_size_rows=1, **OVERWRITE)
     assert names(lake) == [(7, "z"), (8, "y")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 
 import pytest
 from deltalake import DeltaTable
@@ -85,6 +86,52 @@ def test_required_columns_are_not_null_where_asked_and_only_while_the_schema_say
     assert nullable() == {"id": False, "name": True, "note": True}, "null values may be there"
 
 
+def test_a_rewrite_keeps_comments_properties_partitions_and_clusters_but_not_null(lake):
+    def layout(name):
+        told = lake.table(name).metadata()
+        features = lake.table(name).protocol().writer_features or []
+        comments = [field.metadata.get("comment") for field in lake.table(name).schema().fields]
+        return (
+            told.description,
+            told.configuration,
+            told.partition_columns,
+            "clustering" in features,
+            clusters(lake.root / name),
+            comments,
+        )
+
+    chosen = {
+        "load_method": "upsert",
+        "stream_options": {
+            "p": {"partition_by": ["day"], "required_constraints": True},
+            "c": {"cluster_by": ["day"]},
+            "w": {"cluster_by": ["day"], "load_method": "overwrite"},
+        },
+        "table_properties": {"own": "x"},
+    }
+    lake.load(data("tables/layout"), **chosen)
+    before = {name: layout(name) for name in "pcw"}
+    assert not lake.table("p").schema().fields[0].nullable
+    lake.load(data("tables/layout_wider"), **chosen)
+    for name in "pcw":
+        assert [one["n"] for one in lake.rows(name)][-1] == Decimal("1.50"), "rewritten"
+        assert layout(name) == before[name], name
+    assert clusters(lake.root / "c") == clusters(lake.root / "w") == [["day"]]
+    assert lake.table("p").schema().fields[0].nullable, "as docs/loading.md says"
+
+
+def clusters(path):
+    """Read the columns by which a table is clustered from its log."""
+    told = []
+    for file in sorted((path / "_delta_log").glob("*.json")):
+        for line in file.read_text().splitlines():
+            domain = json.loads(line).get("domainMetadata", {})
+            if domain.get("domain") == "delta.clustering":
+                columns = json.loads(domain["configuration"] or "{}").get("clusteringColumns", [])
+                told = [] if domain["removed"] else columns
+    return told
+
+
 def test_without_being_asked_no_column_is_required(lake):
     lake.load(data("tables/required"))
     assert all(field.nullable for field in lake.table("r").schema().fields)
@@ -106,6 +153,20 @@ def test_tables_of_a_catalog(spark, tmp_path):
         )
         assert [one["id"] for one in lake.rows("s")] == [7]
         assert spark.catalog.listTables("_singer_spark") == []
+        lake.load(
+            MESSAGE,
+            row(8),
+            row("no number"),
+            default_target_schema="shop",
+            on_invalid_record="quarantine",
+        )
+        assert [one["id"] for one in lake.rows("s")] == [7, 8]
+        (place,) = spark.catalog.listTables("_singer_spark")
+        assert place.name == "quarantine_s"
+        detail = spark.sql("describe detail _singer_spark.quarantine_s").first()
+        (aside,) = DeltaTable(detail["location"]).to_pyarrow_table().to_pylist()
+        assert json.loads(aside["record"])["id"] == "no number"
+        assert (aside["stream"], aside["line"]) == ("s", 3)
     finally:
         spark.sql("drop schema shop cascade")
         spark.sql("drop schema if exists _singer_spark cascade")

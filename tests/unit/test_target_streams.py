@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from target_spark_delta import spool, target
+from target_spark_delta import budget, spool, target
 from target_spark_delta.target import TargetSparkDelta
 from tests.support.singer import lines, record, schema, state
 
@@ -84,7 +84,7 @@ def test_the_largest_batch_is_merged_when_all_together_hold_too_much(load, capsy
 
 def test_keys_are_noted_only_while_they_are_few(load, monkeypatch):
     noted = []
-    monkeypatch.setattr(target, "_MOST_KEYS", 1500)
+    monkeypatch.setattr(budget, "_MOST_KEYS", 1500)
     monkeypatch.setattr(
         spool.Segment, "remove", lambda segment: noted.append(segment.facts is not None)
     )

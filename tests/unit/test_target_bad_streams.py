@@ -1,0 +1,159 @@
+"""Bad and strange streams: one line that says what, where and what to do; never a traceback."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from singer_spark.errors import SingerSparkError
+from target_spark_delta.target import TargetSparkDelta
+from tests.support.singer import lines, schema
+
+NUMBER = {"type": "integer"}
+GOOD = schema("s", {"id": NUMBER}, ["id"])
+
+
+def message(**members):
+    return json.dumps(members) + "\n"
+
+
+def of_record(text, **more):
+    return f'{json.dumps({"type": "RECORD", "stream": "s", **more})[:-1]}, "record": {text}}}\n'
+
+
+def declaring(name, value):
+    return schema("s", {"id": NUMBER, name: value}, ["id"])
+
+
+STREAMS = {
+    "a schema without a stream": (
+        [message(type="SCHEMA", schema={"properties": {}})],
+        "76 line 1: a SCHEMA needs stream and schema; look at the tap",
+    ),
+    "a schema that is a list": (
+        [message(type="SCHEMA", stream="s", schema=[])],
+        "76 line 1: a SCHEMA needs stream and schema; look at the tap",
+    ),
+    "a schema without properties": (
+        [message(type="SCHEMA", stream="s", schema={})],
+        "76 stream s: its SCHEMA has no properties; look at the tap",
+    ),
+    "a property that is null": (
+        [declaring("a", None)],
+        "65 stream s: its SCHEMA is no valid JSON Schema (null is not of types",
+    ),
+    "an unknown type": (
+        [declaring("a", {"type": "strng"})],
+        '65 stream s: its SCHEMA is no valid JSON Schema ("strng" is not valid',
+    ),
+    "a pattern that is none": (
+        [declaring("a", {"type": "string", "pattern": "("})],
+        '65 stream s: its SCHEMA is no valid JSON Schema ("(" is not a "regex"',
+    ),
+    "a reference to nothing": (
+        [declaring("a", {"$ref": "#/definitions/gone"})],
+        "65 stream s: its SCHEMA refers to /definitions/gone, which is not in it; look at the tap",
+    ),
+    "a reference to another place": (
+        [declaring("a", {"$ref": "file:///etc/passwd"})],
+        "65 stream s: its SCHEMA refers to file:///etc/passwd, which is not in it",
+    ),
+    "required that is no list": (
+        [schema("s", {"id": NUMBER}, [], required="id")],
+        '65 stream s: its SCHEMA is no valid JSON Schema ("id" is not of type "array"',
+    ),
+    "a column without a name": (
+        [declaring("o", {"type": "object", "properties": {"": NUMBER}})],
+        "65 stream s: a property without a name cannot be a column; rename it with stream_maps",
+    ),
+    "a stream whose name is too long": (
+        [schema("s" * 300, {"id": NUMBER})],
+        "65 stream ssssssssssssssssssssssssssssssssssssssss…: its name is too long for a table",
+    ),
+    "a key that is a text": (
+        [schema("s", {"id": NUMBER}, "id")],
+        "76 line 1: key_properties must be a list of names of properties; look at the tap",
+    ),
+    "a key that is not declared": (
+        [schema("s", {"id": NUMBER}, ["nr"])],
+        "65 stream s: its SCHEMA does not declare the key nr; look at the tap or set "
+        "key_properties in stream_options",
+    ),
+    "a record before its schema": (
+        [of_record("{}")],
+        "76 line 1: RECORD of stream 's' came before its SCHEMA; look at the tap",
+    ),
+    "a RECORD without a record": (
+        [GOOD, message(type="RECORD", stream="s")],
+        "76 line 2: a RECORD needs a record; look at the tap",
+    ),
+    "a record that is null": (
+        [GOOD, of_record("null")],
+        "65 stream s, line 2: the record is no object",
+    ),
+    "a number of 5000 digits": (
+        [GOOD, of_record(f'{{"id": {"9" * 5000}}}')],
+        "65 stream s, line 2: a whole number has too many digits for any column; fix the data",
+    ),
+    "a version beyond 64 bits": (
+        [GOOD, of_record('{"id": 1}', version=2**70)],
+        "76 line 2 is not a Singer message (Expected `int` <= 9223372036854775807",
+    ),
+    "a pattern that only the fast validator knows": (
+        [declaring("a", {"type": "string", "pattern": r"^\p{L}+$"}), of_record('{"id":1,"a":"5"}')],
+        '65 stream s, line 2: a breaks the rule pattern: "5" does not match "^\\p{L}+$"',
+    ),
+    "a STATE without a value": (
+        [message(type="STATE")],
+        "76 line 1: a STATE needs a value; look at the tap",
+    ),
+    "an activation without a version": (
+        [GOOD, message(type="ACTIVATE_VERSION", stream="s")],
+        "76 line 2: an ACTIVATE_VERSION needs a version; look at the tap",
+    ),
+    "a BATCH without an encoding": (
+        [GOOD, message(type="BATCH", stream="s")],
+        "76 line 2: a BATCH of format None cannot be read, only of jsonl and parquet",
+    ),
+    "a BATCH without files": (
+        [GOOD, message(type="BATCH", stream="s", encoding={"format": "jsonl"})],
+        "76 line 2: a BATCH needs a manifest, the list of its files; look at the tap",
+    ),
+}
+
+
+@pytest.mark.parametrize(("messages", "expected"), STREAMS.values(), ids=STREAMS)
+def test_a_bad_stream_is_one_clear_error(messages, expected, tmp_path):
+    target = TargetSparkDelta(config={"path": str(tmp_path / "lake")})
+    with pytest.raises(SingerSparkError) as raised:
+        target.listen(io.StringIO(lines(messages)))
+    said = f"{raised.value.exit_code} {raised.value.message}"
+    assert said.startswith(expected)
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [""],
+        ["\n\n  \n"],
+        [lines([GOOD]).replace("\n", "\r\n")],
+        [declaring("a", value=True)],
+        [declaring("a", {"anyOf": [True, {"type": "null"}]})],
+        [declaring("a", {"type": "array", "items": True})],
+        [declaring("a", {"$ref": "#/definitions/a"}), "\n"],
+        [schema("s", {"id": NUMBER}, ["id", "id"])],
+        [message(type="ACTIVATE_VERSION", stream="unknown", version=1)],
+    ],
+    ids=["empty", "blank", "crlf", "true", "in a union", "items", "loop", "key twice", "activate"],
+)
+def test_a_strange_stream_is_no_error(messages, tmp_path):
+    more = {"definitions": {"a": {"$ref": "#/definitions/a"}}}
+    messages = [
+        {**one, "schema": {**one["schema"], **more}} if isinstance(one, dict) else one
+        for one in messages
+    ]
+    TargetSparkDelta(config={"path": str(tmp_path / "lake")}).listen(io.StringIO(lines(messages)))
+    assert not (tmp_path / "lake").exists()
