@@ -5,21 +5,8 @@ from __future__ import annotations
 import datetime as dt
 
 from singer_spark.report import REPORT_FILE, read_report
-from tests.support.singer import record, schema, state
-from tests.support.users import PROPERTIES, USERS, deletion, user
-
-
-def test_a_stream_without_a_key_is_appended(lake):
-    message = schema("log", PROPERTIES)
-    for _ in range(2):
-        lake.load(message, record("log", {"id": 1}), record("log", {"id": 1}))
-    assert len(lake.rows("log")) == 4
-
-
-def test_append_only_keeps_every_record_of_a_key(lake):
-    lake.load(USERS, user(1, "a"), user(1, "b"), load_method="append-only")
-    lake.load(USERS, user(1, "c"), stream_options={"us*": {"load_method": "append-only"}})
-    assert sorted(row["name"] for row in lake.rows("users")) == ["a", "b", "c"]
+from tests.support.singer import state
+from tests.support.users import USERS, deletion, user
 
 
 def test_an_append_ends_where_the_state_that_it_carries_does(lake):

@@ -49,28 +49,10 @@ def test_values_at_the_edges_of_their_types_arrive_exactly(lake):
     assert {value for name, value in four.items() if name != "id"} == {None}
 
 
-def test_what_a_record_does_not_carry_is_null_or_left_alone(lake):
-    items = schema("items", {"id": {"type": "integer"}, "a": {"type": ["string", "null"]}}, ["id"])
-    partial = {"stream_options": {"part*": {"partial_records": True}}}
-    for name in ("items", "part"):
-        messages = [{**items, "stream": name}, record(name, {"id": 1, "a": "x"})]
-        lake.load(*messages, **partial)
-        lake.load({**items, "stream": name}, record(name, {"id": 1}), **partial)
-    assert [lake.rows(name)[0]["a"] for name in ("items", "part")] == [None, "x"]
-    lake.load({**items, "stream": "part"}, record("part", {"id": 1, "a": None}), **partial)
-    assert lake.rows("part")[0]["a"] is None
-
-
-def test_long_arrays_and_large_records_arrive_whole(lake):
-    numbers = list(range(10_000))
+def test_a_large_record_arrives_whole(lake):
     text = "päd " * 1_000_000
-    lake.load(
-        schema("s", {**SPARE, "list": {"type": "array", "items": {"type": "integer"}}}, ["id"]),
-        record("s", {"id": 1, "list": numbers, "free": text}),
-    )
-    (row,) = lake.rows("s")
-    assert row["list"] == numbers
-    assert row["free"] == text
+    lake.load(schema("s", SPARE, ["id"]), record("s", {"id": 1, "free": text}))
+    assert lake.rows("s")[0]["free"] == text
 
 
 @pytest.mark.slow
@@ -99,15 +81,6 @@ def test_a_record_nested_too_deeply_is_set_aside_and_not_lost(lake):
     (aside,) = lake.rows("_quarantine/s", order="line")
     assert aside["line"] == 2
     assert deep in aside["record"]
-
-
-def test_nesting_of_500_levels_is_read(lake):
-    deep = "[" * 500 + "]" * 500
-    lake.load(
-        schema("s", SPARE, ["id"]),
-        f'{{"type":"RECORD","stream":"s","record":{{"id":1,"free":{deep}}}}}\n',
-    )
-    assert lake.rows("s")[0]["free"] == deep
 
 
 def test_a_schema_nested_beyond_500_levels_is_one_clear_error(lake):
