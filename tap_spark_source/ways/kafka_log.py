@@ -58,10 +58,11 @@ def known_starts(stream: str, seen: Any, ends: Offsets) -> Offsets:
 
 def cuts(start: Offsets, ends: Offsets, *, rows: int, most: int | None) -> list[Offsets]:
     """Return where to stop for a STATE: after about so many events, and at last at the end."""
-    share = max(1, min(rows, most or rows) // len(ends))
     steps: list[Offsets] = []
     at, done = dict(start), 0
     while at != ends and (most is None or done < most):
+        size = rows if most is None else min(rows, most - done)
+        share = max(1, size // len(ends))
         stop = {part: min(end, at[part] + share) for part, end in ends.items()}
         done += sum(stop[part] - at[part] for part in ends)
         steps.append(stop)

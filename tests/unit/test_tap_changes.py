@@ -80,6 +80,7 @@ def test_events_are_cut_into_steps_that_end_at_the_pinned_offsets():
         {"0": 9, "1": 4},
     ]
     assert cuts({"0": 0, "1": 0}, ends, rows=100, most=2) == [{"0": 1, "1": 1}]
+    assert cuts({"0": 0}, {"0": 9}, rows=3, most=4) == [{"0": 3}, {"0": 4}]
     assert cuts(ends, ends, rows=4, most=None) == []
     assert cuts({"0": 0}, {"0": 0}, rows=1, most=None) == []
 
