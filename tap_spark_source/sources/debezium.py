@@ -113,6 +113,7 @@ def changes(
         "topic",
         "partition",
         "offset",
+        "value is null as is_tombstone",
         f"{_from_json('value', f'payload: struct<{inside}>, {inside}')} as j",
         f"{_from_json('key', f'payload: struct<{key}>, {key}')} as k" if key else "null as k",
     )
@@ -177,4 +178,5 @@ def _problem(fields: Sequence[Field], keys: Sequence[str]) -> str:
         *([] if keys else [("e.op = 'd'", "deletes a row, and the stream has no key")]),
     ]
     cases = " ".join(f"when {condition} then {literal(text)}" for condition, text in rules)
-    return f"case {cases} end"
+    # What is passed over anyway: Spark may look at a condition of the user's before it does so.
+    return f"case when is_tombstone or e.op = 'm' then null {cases} end"
