@@ -109,7 +109,7 @@ def changes(
     key = ", ".join(
         f"{quote(field.name)}: {field.json_type}" for field in fields if field.name in keys
     )
-    parsed = events.where("value is not null").selectExpr(
+    parsed = events.selectExpr(
         "topic",
         "partition",
         "offset",
@@ -118,9 +118,7 @@ def changes(
         f"{_from_json('key', f'payload: struct<{key}>, {key}')} as k" if key else "null as k",
     )
     plain = "if(j.op is null, null, struct(j.before, j.after, j.op, j.ts_ms, j.source))"
-    found = parsed.selectExpr("*", f"coalesce(j.payload, {plain}) as e").where(
-        "e.op is null or e.op <> 'm'"
-    )
+    found = parsed.selectExpr("*", f"coalesce(j.payload, {plain}) as e")
     place = "concat('event ', offset, ' of partition ', partition, ' of topic ', topic, ' ', p)"
     checked = found.selectExpr("*", f"{_problem(fields, keys)} as p").selectExpr(
         f"if(p is null, e, raise_error({place})) as e", "k"
@@ -139,7 +137,10 @@ def changes(
         "_sdc_op",
     )
     wanted = f"coalesce(({where}), false)" if where else "true"
-    return rows.where(f"_sdc_op in ('d', 'u') or {wanted}").selectExpr(
+    # Tombstones and messages are passed over only here: Spark may check a condition before another,
+    # and so raise the error of an event that an earlier one would have left out.
+    told = f"_sdc_op in ('d', 'u') or _sdc_op in ('c', 'r') and {wanted}"
+    return rows.where(told).selectExpr(
         *(quote(field.name) for field in fields),
         f"if(_sdc_op = 'd' or not {wanted}, _sdc_told_at, null) as {DELETED_AT}",
     )
@@ -178,5 +179,4 @@ def _problem(fields: Sequence[Field], keys: Sequence[str]) -> str:
         *([] if keys else [("e.op = 'd'", "deletes a row, and the stream has no key")]),
     ]
     cases = " ".join(f"when {condition} then {literal(text)}" for condition, text in rules)
-    # What is passed over anyway: Spark may look at a condition of the user's before it does so.
     return f"case when is_tombstone or e.op = 'm' then null {cases} end"

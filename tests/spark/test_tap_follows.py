@@ -17,6 +17,7 @@ def test_a_table_that_is_changed_at_random_is_followed_exactly(spark, tmp_path, 
     table = f"delta.`{tmp_path}/source/t`"
     feed = "tblproperties ('delta.enableChangeDataFeed' = 'true')"
     spark.sql(f"create table {table} (id int, v string) using delta {feed}")
+    spark.sql(f"insert into {table} select id, 'a' from range(10)")
     common = {"source_url": f"delta:{tmp_path}/source", "snapshot_path": f"{tmp_path}/snapshots"}
     ways = {
         "log": {"replication_method": "LOG_BASED", "key_properties": ["id"]},
