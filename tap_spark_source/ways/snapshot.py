@@ -5,8 +5,10 @@ read by a comparison of whole rows. What is compared is the JSON of key and reco
 null and an empty text apart and every type exact; of the record only a hash is kept.
 
 Each comparison is a version of a Delta table under `snapshot_path`, written once: the keys and
-hashes of all rows, and the records that changed. The bookmark names the version, so that a run
-after a failed one compares with what was really emitted.
+hashes of all rows, and the records that changed. The bookmark names the version that was really
+emitted. Of a later one, which a failed run left, nobody knows how much has arrived: so a row is
+unchanged only where all versions from the bookmark's on agree with it, and every key of theirs that
+is gone is a deletion.
 """
 
 from __future__ import annotations
@@ -74,7 +76,9 @@ def _compared(
         store.require(base, plan.table.stream)
         store.forget_before(base)
     current = _current(source, plan, with_rows=snapshot.mode == "rows")
-    store.write(version, changes_of(store.rows(base), current))
+    # Without a bookmark every row is new, whatever versions there are.
+    versions = store.count_since(base) if base is not None else None
+    store.write(version, changes_of(store.rows_since(base), current, versions=versions))
     deleted = f',"{DELETED_AT}":"{now.isoformat(timespec="microseconds")}"}}'
     record = (
         f"if(change = 'deleted', concat(left(key, length(key) - 1), {literal(deleted)}), record)"
@@ -127,19 +131,27 @@ def _whole(source: Source, plan: ReadPlan) -> DataFrame:
     )
 
 
-def changes_of(base: DataFrame, current: DataFrame) -> DataFrame:
-    """Return every key that is there now or was before, with what became of its row."""
+def changes_of(base: DataFrame, current: DataFrame, *, versions: int | None) -> DataFrame:
+    """Return every key that is there now or was before, with what became of its row.
+
+    Args:
+        base: The rows of earlier versions.
+        current: The rows of now.
+        versions: How many versions must agree for a row to be unchanged; None where none is.
+    """
     both = base.selectExpr("key", "hash as old", "null as new", "null as record", "0 as n").union(
         current.selectExpr("key", "null as old", "hash as new", "record", "1 as n")
     )
     grouped = both.groupBy("key").agg(
-        *_aggregates("sum(n) as now", "count(*) - sum(n) as before", "max(old) as old"),
+        *_aggregates("sum(n) as now", "count(*) - sum(n) as before"),
+        *_aggregates("min(old) as lowest", "max(old) as highest"),
         *_aggregates("max(new) as new", "max(record) as record"),
     )
+    agree = f"before = {versions or 0} and lowest <=> new and highest <=> new"
     twice = "concat(key, ' is the key of several rows')"
     change = (
         f"case when now > 1 then raise_error({twice}) when now = 0 then 'deleted' "
-        "when before = 0 then 'new' when not (old <=> new) then 'changed' end"
+        f"when before = 0 then 'new' when not ({agree}) then 'changed' end"
     )
     return grouped.selectExpr("key", "new as hash", f"{change} as change", "record").selectExpr(
         "key", "hash", "change", "if(change is null, null, record) as record"
@@ -201,16 +213,19 @@ class _Store:
                 f"restore it, or remove {BOOKMARK} from the bookmark to begin with a new comparison"
             )
 
-    def rows(self, version: str | None) -> DataFrame:
-        """Return the keys and hashes of the rows that were there."""
-        kept = self._version(version or "").where(
-            "key is not null and change is distinct from 'deleted'"
-        )
+    def count_since(self, version: str) -> int:
+        """Count the versions from one on."""
+        return sum(found >= version for found in self._versions())
+
+    def rows_since(self, version: str | None) -> DataFrame:
+        """Return the keys and hashes of the rows that any version from one on had."""
+        found = self._whole().where(f"version >= {literal(version or '')}")
+        kept = found.where("key is not null and change is distinct from 'deleted'")
         return kept.select("key", "hash")
 
     def changes(self, version: str, *, with_rows: bool) -> DataFrame:
         wanted = "change is not null" if with_rows else "change = 'deleted'"
-        return self._version(version).where(wanted)
+        return self._whole().where(f"version = {literal(version)}").where(wanted)
 
     def write(self, version: str, rows: DataFrame) -> None:
         # A row without a key says that the version is there, even of an empty table.
@@ -229,11 +244,9 @@ class _Store:
             self.spark.sql(f"delete from {self._name} where version < {literal(older[-1])}")
             self.spark.sql(f"vacuum {self._name} retain 0 hours")
 
-    def _version(self, version: str) -> DataFrame:
-        whole = self.spark.read.format("delta").load(self.path)
-        return whole.where(f"version = {literal(version)}")
+    def _whole(self) -> DataFrame:
+        return self.spark.read.format("delta").load(self.path)
 
     def _versions(self) -> list[str]:
-        marks = self.spark.read.format("delta").load(self.path).where("key is null")
-        found = marks.select("version")
+        found = self._whole().where("key is null").select("version")
         return [str(version) for version in found.toArrow().column(0).to_pylist()]

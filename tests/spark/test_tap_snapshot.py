@@ -62,6 +62,17 @@ def test_rows_tell_what_is_new_changed_and_gone_and_nothing_else(tmp_path, write
     assert third.bookmark("t")["snapshot"] != second.bookmark("t")["snapshot"]
 
 
+@pytest.mark.parametrize("mode", ["rows", "keys"])
+def test_what_a_lost_run_may_have_told_is_told_anew_or_taken_back(tmp_path, write, mode):
+    write(rows((1, "a"), (2, "b")))
+    first = run_tap(config(tmp_path, mode))
+    write(rows((1, "changed"), (3, "new")))
+    run_tap(config(tmp_path, mode), state=first.state)
+    write(rows((1, "a"), (2, "b")))
+    again = told(run_tap(config(tmp_path, mode), state=first.state))
+    assert again == {1: "a", 2: "b", 3: "gone"}
+
+
 def test_versions_that_no_state_names_any_more_are_removed(tmp_path, write):
     write(rows((1, "a")))
     state, seen = None, []
