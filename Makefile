@@ -21,10 +21,10 @@ demo: $(READY) ## run the main job on an embedded example
 	$(BIN)/singer-spark demo
 
 test: check ## run the checks and the tests
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-all: check ## run every test, the long ones too
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(READY) ## lint, types, import contracts
 	$(BIN)/ruff check

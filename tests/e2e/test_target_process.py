@@ -101,7 +101,9 @@ def test_a_spool_folder_is_made_or_refused_in_one_line(load, lake, tmp_path):
     (tmp_path / "file").write_text("")
     done = load(USERS, *users(1), temp_dir=str(tmp_path / "file" / "spool"))
     assert done.returncode == 78
-    assert only_line(done.stderr) == "Error: temp_dir cannot be written to: Not a directory"
+    assert only_line(done.stderr) == (
+        "Error: temp_dir cannot be written to: Not a directory; set another"
+    )
 
 
 def test_without_java_one_line_tells_what_to_install(lake, tmp_path):

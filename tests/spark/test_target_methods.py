@@ -58,7 +58,7 @@ def test_partitions_of_the_batch_are_replaced_and_others_stay(lake):
     assert lake.version("days") == before + 1, "the same again is no commit"
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.slow), 3])
 def test_a_partition_that_spans_batches_of_a_run_loses_no_row(lake, size):
     chosen = options("days", load_method="partition-overwrite", partition_by=["day"])
     lake.load(data("methods/partitions_first"), **chosen)
@@ -84,7 +84,7 @@ def test_without_a_key_every_record_of_a_partition_is_a_row(lake):
     ]
 
 
-@pytest.mark.parametrize("size", [1, 2, 10])
+@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.slow), 10])
 def test_the_range_of_a_batch_is_replaced_and_rows_of_the_run_survive(lake, size):
     chosen = options("events", load_method="delete-insert", range_column="at")
     lake.load(data("methods/range_first"), **chosen)
