@@ -20,7 +20,7 @@ def snapshot(folder: Path, rows: int) -> None:
         server.run(data.TABLE.format(rows=rows))
         server.run("alter table orders add primary key (id)")
         common = {**server.config, "tables": ["public.orders"], "spark_conf": _MEMORY}
-        plain = measure.run(_tap(folder, "plain", **common))
+        plain = measure.run(measure.tap(folder, "plain", **common))
         print(f"snapshot: {plain.records:,} rows read once in {plain.seconds:.1f} s")
         for number, mode in enumerate(("keys", "rows")):
             config = {
@@ -32,7 +32,7 @@ def snapshot(folder: Path, rows: int) -> None:
                 config["stream_options"] = {"*": {"snapshot": mode}}
             state = _state_after(folder, mode, config)
             server.run(f"delete from orders where id % {rows // 1000} = {number}")
-            again = measure.run([*_tap(folder, mode, **config), "--state", state])
+            again = measure.run([*measure.tap(folder, mode, **config), "--state", state])
             print(
                 f"  {mode}: {again.records:,} records in {again.seconds:.1f} s, ratio "
                 f"{again.seconds / plain.seconds:.2f}, Python process {again.peak_mb:.0f} MB"
@@ -41,16 +41,10 @@ def snapshot(folder: Path, rows: int) -> None:
         server.stop()
 
 
-def _tap(folder: Path, name: str, /, **settings: object) -> list[str]:
-    file = folder / f"{name}.json"
-    file.write_text(json.dumps(settings))
-    return [*measure.command("tap-spark-source"), "--config", str(file)]
-
-
 def _state_after(folder: Path, name: str, config: dict[str, object]) -> str:
     """Run the tap and keep its last state."""
     done = subprocess.run(
-        ["sh", "-c", '"$@" 2>/dev/null | tail -n 1', "sh", *_tap(folder, name, **config)],
+        ["sh", "-c", '"$@" 2>/dev/null | tail -n 1', "sh", *measure.tap(folder, name, **config)],
         check=True,
         capture_output=True,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -34,6 +35,13 @@ class Measured:
 
 def command(name: str) -> list[str]:
     return [str(Path(sys.executable).with_name(name))]
+
+
+def tap(folder: Path, name: str, /, **settings: object) -> list[str]:
+    """Return the command of our tap, with a config file of this name."""
+    file = folder / f"{name}.json"
+    file.write_text(json.dumps(settings))
+    return [*command("tap-spark-source"), "--config", str(file)]
 
 
 def sdk(name: str) -> list[str]:

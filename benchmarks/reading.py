@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from pathlib import Path
@@ -42,10 +41,8 @@ def connections(folder: Path, rows: int, sdk_rows: int) -> None:
         rates = {1: [], 2: []}
         for _ in range(3):
             for count, found in rates.items():
-                config = folder / "tap.json"
                 settings = {"tables": ["public.orders"], "num_partitions": count}
-                config.write_text(json.dumps({**server.config, **settings}))
-                command = [*measure.command("tap-spark-source"), "--config", str(config)]
+                command = measure.tap(folder, "tap", **server.config, **settings)
                 found.append(measure.run(command).steady_rate)
     finally:
         server.stop()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.runner.start import OUR_TAP
+from singer_spark.settings import SparkSettings
 
 
 def with_transport(pipeline: Pipeline, folder: Path) -> Pipeline:
@@ -21,7 +20,7 @@ def with_transport(pipeline: Pipeline, folder: Path) -> Pipeline:
     tap, target = pipeline.tap, pipeline.target
     if pipeline.transport != "batch" or tap.config.get("batch_config"):
         return pipeline
-    if not all(map(_runs_here, (tap.config, target.config))):
+    if not all(SparkSettings.from_config(side.config).is_local for side in (tap, target)):
         raise SettingsError(
             "transport: batch needs a place that both sides reach, but Spark runs elsewhere; set "
             "batch_config.storage.root of the tap to one, or use records"
@@ -34,8 +33,3 @@ def with_transport(pipeline: Pipeline, folder: Path) -> Pipeline:
         tap=Plugin(tap.command, {**tap.config, "batch_config": batch}),
         target=Plugin(target.command, {**target.config, "clean_up_batch_files": True}),
     )
-
-
-def _runs_here(config: Mapping[str, Any]) -> bool:
-    master = config.get("spark_master") or "local"
-    return not config.get("spark_remote") and str(master).startswith("local")

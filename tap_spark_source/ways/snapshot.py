@@ -14,7 +14,7 @@ is gone is a deletion.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from functools import reduce
@@ -72,12 +72,14 @@ def _compared(
     store = _Store(spark=source.spark, path=f"{snapshot.path}/{table_name(plan.table.stream)}")
     base, version = _seen(plan), now.strftime(_STAMP)
     store.prepare()
-    if base is not None:
-        store.require(base, plan.table.stream)
-        store.forget_before(base)
-    current = _current(source, plan, with_rows=snapshot.mode == "rows")
     # Without a bookmark every row is new, whatever versions there are.
-    versions = store.count_since(base) if base is not None else None
+    versions = None
+    if base is not None:
+        known = store.versions()
+        store.require(base, known, plan.table.stream)
+        store.forget_before(base, known)
+        versions = sum(found >= base for found in known)
+    current = _current(source, plan, with_rows=snapshot.mode == "rows")
     store.write(version, changes_of(store.rows_since(base), current, versions=versions))
     deleted = f',"{DELETED_AT}":"{now.isoformat(timespec="microseconds")}"}}'
     record = (
@@ -105,15 +107,14 @@ def _current(source: Source, plan: ReadPlan, *, with_rows: bool) -> DataFrame:
             key, "cast(null as binary) as hash", "cast(null as string) as record"
         )
     record = f"{record_json(fields, singer_decimal=decimal)} as record"
-    compared, steady = "record", [field for field in fields if field.name != DELETED_AT]
+    kept, compared = [key, record], "record"
+    steady = [field for field in fields if field.name != DELETED_AT]
     if len(steady) < len(fields):
         # A flag says that a row is deleted, and not since when: the time is that of the read.
-        compared = f"concat({record_json(steady, singer_decimal=decimal)}, {DELETED_AT} is null)"
-        frame = frame.selectExpr("*", f"{compared} as _sdc_compared")
-        compared = "_sdc_compared"
+        content, compared = record_json(steady, singer_decimal=decimal), "compared"
+        kept.append(f"concat({content}, {DELETED_AT} is null) as compared")
     hashed = f"substring(unhex(sha2({compared}, 256)), 1, 16) as hash"
-    kept = [compared] if compared != "record" else []
-    return frame.selectExpr(key, record, *kept).selectExpr("key", hashed, "record")
+    return frame.selectExpr(*kept).selectExpr("key", hashed, "record")
 
 
 def _whole(source: Source, plan: ReadPlan) -> DataFrame:
@@ -205,17 +206,18 @@ class _Store:
             "'delta.logRetentionDuration' = 'interval 1 days')"
         )
 
-    def require(self, version: str, stream: str) -> None:
-        """Fail where a version is not there."""
-        if version not in self._versions():
+    def versions(self) -> list[str]:
+        """Name the versions that are there."""
+        found = self._whole().where("key is null").select("version")
+        return [str(version) for version in found.toArrow().column(0).to_pylist()]
+
+    def require(self, version: str, known: Sequence[str], stream: str) -> None:
+        """Fail where a version is not among those that are there."""
+        if version not in known:
             raise StateError(
                 f"{stream}: snapshot {version}, which the bookmark names, is not in {self.path}; "
                 f"restore it, or remove {BOOKMARK} from the bookmark to begin with a new comparison"
             )
-
-    def count_since(self, version: str) -> int:
-        """Count the versions from one on."""
-        return sum(found >= version for found in self._versions())
 
     def rows_since(self, version: str | None) -> DataFrame:
         """Return the keys and hashes of the rows that any version from one on had."""
@@ -233,20 +235,16 @@ class _Store:
         named = rows.union(mark).selectExpr(f"{literal(version)} as version", "*")
         named.write.format("delta").mode("append").save(self.path)
 
-    def forget_before(self, version: str) -> None:
+    def forget_before(self, version: str, known: Sequence[str]) -> None:
         """Remove the versions that no state can name any more.
 
         The one before the given one stays: a run that resumed from a checkpoint may fail, and the
         next one begin with the state that the checkpoint had not replaced yet.
         """
-        older = sorted(found for found in self._versions() if found < version)
+        older = sorted(found for found in known if found < version)
         if len(older) > 1:
             self.spark.sql(f"delete from {self._name} where version < {literal(older[-1])}")
             self.spark.sql(f"vacuum {self._name} retain 0 hours")
 
     def _whole(self) -> DataFrame:
         return self.spark.read.format("delta").load(self.path)
-
-    def _versions(self) -> list[str]:
-        found = self._whole().where("key is null").select("version")
-        return [str(version) for version in found.toArrow().column(0).to_pylist()]
