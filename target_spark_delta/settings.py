@@ -9,8 +9,9 @@ from typing import Any
 
 from singer_sdk import typing as th
 
+from singer_spark.declaration import SPARK
 from singer_spark.names import merged_options
-from singer_spark.settings import SPARK, SparkSettings
+from singer_spark.settings import SparkSettings
 from target_spark_delta.options import LOAD_METHODS, STREAM_OPTIONS, StreamSettings
 
 CONFIG_JSONSCHEMA = th.PropertiesList(

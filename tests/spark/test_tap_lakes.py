@@ -57,7 +57,9 @@ def test_csv_files_whose_header_differs_are_not_mixed_up(tmp_path):
 @pytest.fixture
 def schema(spark):
     spark.sql("create schema if not exists shop")
+    spark.range(1).createOrReplaceTempView("not_a_table")
     yield "shop"
+    spark.catalog.dropTempView("not_a_table")
     spark.sql("drop schema shop cascade")
 
 
@@ -66,7 +68,6 @@ def test_tables_of_a_catalog_are_streams(spark, schema):
     spark.sql("insert into shop.orders values (1, timestamp'2024-01-01'), (2, null)")
     spark.sql("create table shop.items using parquet as select 1 as id")
     spark.sql("create view shop.some_items as select id from shop.items")
-    spark.range(1).createOrReplaceTempView("not_a_table")
     catalog = discover({"source_url": "catalog:spark_catalog"})
     streams = {entry["tap_stream_id"]: entry for entry in catalog["streams"]}
     assert set(streams) == {"shop-items", "shop-orders", "shop-some_items"}

@@ -1,0 +1,47 @@
+"""The Spark settings that tap and target share, as they are declared, once."""
+
+from __future__ import annotations
+
+from singer_sdk import typing as th
+
+from singer_spark.settings import DEFAULT_MASTER
+
+SPARK = th.PropertiesList(
+    th.Property(
+        "spark_master",
+        th.StringType,
+        default=DEFAULT_MASTER,
+        title="Spark master",
+        description="Any Spark master: local[4], spark://host:7077, yarn, k8s://…",
+    ),
+    th.Property(
+        "spark_remote",
+        th.StringType,
+        title="Spark Connect server",
+        description="A Spark Connect server such as sc://host:15002; excludes spark_master.",
+    ),
+    th.Property(
+        "spark_conf",
+        th.ObjectType(additional_properties=True),
+        default={},
+        title="Spark configuration",
+        description="Any Spark configuration, except what the product's promises rest on.",
+    ),
+    th.Property(
+        "spark_packages",
+        th.ArrayType(th.StringType),
+        default=[],
+        title="Maven packages",
+        description=(
+            "More Maven coordinates. Delta, S3 and the drivers of known JDBC URLs are added "
+            "by themselves."
+        ),
+    ),
+    th.Property(
+        "spark_jars",
+        th.ArrayType(th.StringType),
+        default=[],
+        title="Local jars",
+        description="Local jars; with these nothing is resolved from a repository.",
+    ),
+)
