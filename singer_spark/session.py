@@ -152,7 +152,6 @@ def _class_path(settings: SparkSettings, urls: list[str]) -> list[str]:
 
 def _configuration(settings: SparkSettings, class_path: list[str]) -> dict[str, str]:
     """Gather the whole configuration: defaults, then the user's, then what is fixed."""
-    log4j = Path(__file__).with_name("log4j2.properties")
     java_options = settings.conf.get("spark.driver.extraJavaOptions", "")
     conf = {
         **_tuning(settings),
@@ -162,7 +161,7 @@ def _configuration(settings: SparkSettings, class_path: list[str]) -> dict[str, 
         **_DELTA_CONF,
         "spark.master": settings.master,
         "spark.driver.extraJavaOptions": (
-            f"-Duser.timezone=UTC -Dlog4j2.configurationFile={log4j.as_uri()} "
+            f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_beside('log4j2.properties')} "
             f"-Dderby.stream.error.file={os.devnull} {_JIT} {java_options}"
         ).strip(),
         "spark.driver.extraClassPath": os.pathsep.join(class_path),
@@ -179,12 +178,14 @@ def _tuning(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.maxResultSize": "0",
+        "spark.scheduler.mode": "FAIR",
         # Unused by tables at paths, yet Spark would make it in the working folder.
         "spark.sql.warehouse.dir": (Path(tempfile.gettempdir()) / "spark-warehouse").as_uri(),
     }
     if settings.is_local:
         cores = str(os.cpu_count() or 2)
         tuning |= {
+            "spark.scheduler.allocation.file": _beside("fairscheduler.xml"),
             "spark.driver.memory": f"{_driver_memory_mb()}m",
             "spark.driver.host": "localhost",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -192,6 +193,11 @@ def _tuning(settings: SparkSettings) -> dict[str, str]:
             "spark.databricks.delta.snapshotPartitions": cores,
         }
     return tuning
+
+
+def _beside(name: str) -> str:
+    """Return the URL of a file of this package."""
+    return Path(__file__).with_name(name).as_uri()
 
 
 def _driver_memory_mb() -> int:

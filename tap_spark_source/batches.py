@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import shutil
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote as quote_url
 
+from singer_spark.report import report
 from tap_spark_source.messages import batch_line, write_bytes
 from tap_spark_source.reading import Reading
 from tap_spark_source.settings import BatchSettings
@@ -24,16 +27,38 @@ _TIMES = {
 }
 _NO_MARKER = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
+logger = logging.getLogger(__name__)
+
+
+def has_room(batch: BatchSettings) -> bool:
+    """Say whether files may be written: those that wait to be read leave at least half the disk.
+
+    Where a reader falls behind, messages in between make the tap wait for it.
+    """
+    if batch.folder is None or not batch.folder.exists():
+        return True
+    waiting = sum(_size(path) for path in batch.folder.rglob("*"))
+    free = shutil.disk_usage(batch.folder).free
+    if waiting > free:
+        logger.warning(
+            "%s holds %d MB that nobody has removed and %d MB are left: rows go as messages",
+            batch.folder,
+            waiting // 2**20,
+            free // 2**20,
+        )
+    return waiting <= free
+
 
 def write_batch(reading: Reading, batch: BatchSettings) -> int:
     """Have the rows written and told; return how many there are.
 
-    Rows that are texts already are written as lines, whatever the format.
+    Rows that are texts already are written as lines, whatever the format, and so are deletions:
+    a column would tell NULL of what they leave alone.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    kind = "jsonl" if reading.are_texts else batch.format
+    kind = "jsonl" if reading.are_texts or reading.keys else batch.format
     place = batch.place(f"{re.sub(r'[^A-Za-z0-9_-]', '_', reading.stream)}-{uuid.uuid4().hex}")
     counted = Observation("batch")
     with source_errors(reading.settings, reading.stream):
@@ -43,8 +68,9 @@ def write_batch(reading: Reading, batch: BatchSettings) -> int:
         rows = int(counted.get["rows"])
         files = _files(frame.sparkSession, place)
     if rows:
-        told = batch_line(reading.envelope, files, kind=kind, compression=batch.compression)
+        told = batch_line(reading.envelope, sorted(files), kind=kind, compression=batch.compression)
         write_bytes(told)
+    report("batch", reading.stream, rows=rows, bytes=sum(files.values()))
     return rows
 
 
@@ -66,15 +92,22 @@ def _write(frame: DataFrame, place: str, kind: str, batch: BatchSettings) -> Non
     writer.option("compression", batch.compression or "zstd").parquet(place)
 
 
-def _files(spark: SparkSession, place: str) -> list[str]:
-    """List the files in the order of their rows, as URLs."""
+def _files(spark: SparkSession, place: str) -> dict[str, int]:
+    """List the files as URLs, and their sizes; the order of the names is that of the rows."""
     if place.startswith("file://"):
         folder = Path(place.removeprefix("file://"))
         for checksum in folder.glob(".*.crc"):
             checksum.unlink()
-        return sorted(path.as_uri() for path in folder.iterdir())
-    found = spark.read.format("binaryFile").load(place).select("path").toArrow()
-    return sorted(_url(path) for path in found["path"].to_pylist())
+        return {path.as_uri(): path.stat().st_size for path in folder.iterdir()}
+    found = spark.read.format("binaryFile").load(place).select("path", "length").toArrow()
+    return {_url(row["path"]): row["length"] for row in found.to_pylist()}
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:  # read and removed meanwhile
+        return 0
 
 
 def _url(path: str) -> str:

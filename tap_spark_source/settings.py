@@ -62,16 +62,20 @@ class BatchSettings:
             prefix=storage.get("prefix") or "",
         )
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder that takes the files, where it is one of this machine."""
+        if self.root.startswith("file://"):
+            return Path(unquote(urlparse(self.root).path))
+        return None if "://" in self.root else Path(self.root).absolute()
+
     def place(self, name: str) -> str:
         """Return the folder of this name, under a URL that Spark writes to."""
-        root = self.root
-        if root.startswith("file://"):
-            root = unquote(urlparse(root).path)
-        if "://" not in root:
+        if self.folder:
             # Not encoded: Spark takes a % for what it is.
-            root = f"file://{Path(root).absolute()}"
-        elif root.startswith("s3://"):
-            root = f"s3a{root[2:]}"
+            root = f"file://{self.folder}"
+        else:
+            root = f"s3a{self.root[2:]}" if self.root.startswith("s3://") else self.root
         return f"{root.rstrip('/')}/{self.prefix}{name}"
 
 

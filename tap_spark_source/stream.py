@@ -12,10 +12,9 @@ from singer_sdk.singerlib import SchemaMessage, StateMessage
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
-from singer_spark.report import report
 from tap_spark_source import messages
 from tap_spark_source.advice import advice
-from tap_spark_source.batches import write_batch
+from tap_spark_source.batches import has_room, write_batch
 from tap_spark_source.described import DescribedStream, json_schema
 from tap_spark_source.preview import preview
 from tap_spark_source.reading import Reading, open_reading
@@ -176,10 +175,8 @@ class SparkStream(DescribedStream):
                 self._check_max_record_limit(index)
                 self._write_record_message(record)
                 yield 1
-        elif limit is None and self._tap.settings.batch:
-            rows = write_batch(reading, self._tap.settings.batch)
-            report("batch", reading.stream, rows=rows)
-            yield rows
+        elif limit is None and (batch := self._tap.settings.batch) and has_room(batch):
+            yield write_batch(reading, batch)
         elif limit is None:
             for block in reading.blocks():
                 messages.write_bytes(block)

@@ -19,7 +19,7 @@ from singer_spark.runner.tally import Tally
 class StreamFacts:
     """One stream; `records` is what the tap sent, None where batch files hide it.
 
-    `batched` is how many of them the tap says that it has written into files.
+    `batched` is how many of them the tap says that it has written into files of `batched_bytes`.
     """
 
     records: int | None = 0
@@ -34,6 +34,7 @@ class StreamFacts:
     late_seconds: float | None = None
     expected: int | None = None
     batched: int | None = None
+    batched_bytes: int | None = None
 
     @property
     def rows(self) -> int:
@@ -54,7 +55,7 @@ class StreamFacts:
                 if (seconds := _number(fact.get("seconds"))) is not None:
                     self.late_seconds = round(max(seconds, self.late_seconds or 0), 3)
             case "batch":
-                self._add(batched=fact.get("rows"))
+                self._add(batched=fact.get("rows"), batched_bytes=fact.get("bytes"))
             case "expected":
                 self._add(expected=fact.get("rows"))
             case _:

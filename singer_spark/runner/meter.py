@@ -21,7 +21,7 @@ class Meter:
 
     def __init__(self, display: Display, report_file: Path) -> None:
         self.tally = Tally()
-        self.moved_bytes = 0
+        self._message_bytes = 0
         self.extract_milliseconds: int | None = None
         self.peak_bytes: dict[str, int] = {}  # by command
         self.streams: Mapping[str, StreamFacts] = {}
@@ -35,9 +35,14 @@ class Meter:
         """How long to wait between two ticks."""
         return min(TICK_SECONDS, self._display.interval)
 
+    @property
+    def moved_bytes(self) -> int:
+        """How much the tap has sent, in messages and in files."""
+        return self._message_bytes + sum(one.batched_bytes or 0 for one in self.streams.values())
+
     def count(self, block: bytes) -> None:
         """Count what the tap sent."""
-        self.moved_bytes += len(block)
+        self._message_bytes += len(block)
         self.tally.feed(block)
 
     def tap_started(self) -> None:

@@ -11,21 +11,18 @@ from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.runner.start import OUR_TAP
 from singer_spark.settings import SparkSettings
 
+OUR_TARGET = "target-spark-delta"
+
 
 def with_transport(pipeline: Pipeline, folder: Path) -> Pipeline:
-    """Tell both sides to use files in a folder, where the pipeline asks for them.
+    """Tell both sides to use files in a folder, where the pipeline asks for them or gains by them.
 
     A tap that has a `batch_config` of its own keeps it, and the target what it finds there.
     """
     tap, target = pipeline.tap, pipeline.target
-    if pipeline.transport != "batch" or tap.config.get("batch_config"):
+    if tap.config.get("batch_config") or not _goes_by_files(pipeline):
         return pipeline
-    if not all(SparkSettings.from_config(side.config).is_local for side in (tap, target)):
-        raise SettingsError(
-            "transport: batch needs a place that both sides reach, but Spark runs elsewhere; set "
-            "batch_config.storage.root of the tap to one, or use records"
-        )
-    is_ours = Path(tap.command).name == OUR_TAP
+    is_ours = _is(OUR_TAP, tap)
     encoding = {"format": "parquet"} if is_ours else {"format": "jsonl", "compression": "gzip"}
     batch = {"encoding": encoding, "storage": {"root": folder.as_uri()}}
     return replace(
@@ -33,3 +30,26 @@ def with_transport(pipeline: Pipeline, folder: Path) -> Pipeline:
         tap=Plugin(tap.command, {**tap.config, "batch_config": batch}),
         target=Plugin(target.command, {**target.config, "clean_up_batch_files": True}),
     )
+
+
+def _goes_by_files(pipeline: Pipeline) -> bool:
+    sides = (pipeline.tap, pipeline.target)
+    share_a_disk = all(SparkSettings.from_config(side.config).is_local for side in sides)
+    if pipeline.transport == "batch" and not share_a_disk:
+        raise SettingsError(
+            "transport: batch needs a place that both sides reach, but Spark runs elsewhere; set "
+            "batch_config.storage.root of the tap to one, or use records"
+        )
+    if pipeline.transport == "auto":
+        are_ours = _is(OUR_TAP, pipeline.tap) and _is(OUR_TARGET, pipeline.target)
+        return share_a_disk and are_ours and not any(map(_looks_at_records, sides))
+    return pipeline.transport == "batch"
+
+
+def _is(command: str, plugin: Plugin) -> bool:
+    return Path(plugin.command).name == command
+
+
+def _looks_at_records(plugin: Plugin) -> bool:
+    """Say whether the SDK is to change records one by one, for which files are a detour."""
+    return bool(plugin.config.get("stream_maps") or plugin.config.get("flattening_enabled"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote, urlparse
 
 import pytest
@@ -17,6 +19,8 @@ SCHEMA = f"""{TYPES};
 create table events (id int primary key, at timestamptz not null, gone bool, note text);
 insert into events select n, timestamptz '2024-01-01' + n * interval '1 hour', n = 2, 'note ' || n
   from generate_series(1, 20) n;
+create table small (id int primary key, note text);
+insert into small values (1, 'a'), (2, 'b');
 """
 ENCODINGS = [
     {"format": "parquet"},
@@ -90,6 +94,40 @@ def test_deletions_and_versions_mean_the_same(database, tmp_path):
 
     assert told(got) == told(wanted)
     assert plain.kinds.count("ACTIVATE_VERSION") == files.kinds.count("ACTIVATE_VERSION")
+
+
+def test_a_deletion_that_knows_the_key_alone_leaves_the_rest_of_the_row(database, tmp_path):
+    settings = {
+        "snapshot_path": str(tmp_path / "snapshots"),
+        **batched(tmp_path / "files", format="parquet"),
+    }
+    config = database.reads("small", snapshot="rows", settings=settings)
+    lake = Loaded(tmp_path / "lake", add_record_metadata=False)
+    first = run_tap(config)
+    lake.load(first.text)
+    database.run("delete from small where id = 2; insert into small values (3, null)")
+    second = run_tap(config, state=first.state)
+    lake.load(second.text)
+    assert second.of("BATCH")
+    rows = [
+        (row["id"], row["note"], bool(row["_sdc_deleted_at"])) for row in lake.rows("public_small")
+    ]
+    assert rows == [(1, "a", False), (2, "b", True), (3, None, False)]
+
+
+def test_rows_go_as_messages_where_files_would_fill_the_disk(database, tmp_path, monkeypatch):
+    settings = {**batched(tmp_path / "files", format="parquet"), "slice_rows": 5}
+    config = database.reads("events", replication_key="at", settings=settings)
+    free = iter([10**9, 0, 10**9])
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda _: SimpleNamespace(free=next(free)), raising=True
+    )
+    output = run_tap(config)
+    assert [kind for kind in output.kinds if kind != "SCHEMA"] == [
+        *("BATCH", "STATE", "BATCH", "STATE"),
+        *("RECORD",) * 5,
+        *("STATE", "BATCH", "STATE"),
+    ]
 
 
 def test_nothing_to_send_makes_no_message(database, tmp_path):

@@ -9,12 +9,14 @@ import pytest
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.runner.transport import with_transport
+from singer_spark.state.runs import list_runs
 from tests.support.bench import TAP
 
 TELL_ROWS = """
 with open(os.environ["SINGER_SPARK_REPORT"], "a") as file:
     for rows in (3, 4):
-        file.write(json.dumps({"kind": "batch", "stream": "orders", "rows": rows}) + "\\n")
+        fact = {"kind": "batch", "stream": "orders", "rows": rows, "bytes": 1000}
+        file.write(json.dumps(fact) + "\\n")
 say(type="SCHEMA", stream="orders", schema={})
 say(type="BATCH", stream="orders", encoding={}, manifest=[])
 """
@@ -47,11 +49,28 @@ def test_other_taps_write_what_the_sdk_can(batches):
     assert encoding == {"format": "jsonl", "compression": "gzip"}
 
 
-@pytest.mark.parametrize("transport", ["records", "auto"])
-def test_without_being_asked_rows_travel_as_messages(batches, transport):
-    chosen = batches(transport=transport)
-    assert chosen.tap.config == {}
-    assert chosen.target.config == {}
+def test_our_pair_chooses_files_by_itself(batches):
+    chosen, asked = batches(transport="auto"), batches(transport="batch")
+    assert chosen.tap == asked.tap
+    assert chosen.target == asked.target
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        {"transport": "records"},
+        {"tap": "tap-other"},
+        {"spark_master": "spark://host:7077"},
+        {"target": {"spark_remote": "sc://host"}},
+        {"target": {"stream_maps": {"orders": {}}}},
+        {"flattening_enabled": True},
+    ],
+    ids=lambda one: next(iter(one)),
+)
+def test_elsewhere_rows_travel_as_messages_unless_asked(batches, pipeline):
+    chosen = batches(**{"transport": "auto", **pipeline})
+    assert "batch_config" not in chosen.tap.config
+    assert "clean_up_batch_files" not in chosen.target.config
 
 
 def test_a_tap_that_has_its_own_place_keeps_it(batches):
@@ -76,5 +95,6 @@ def test_rows_in_files_are_counted_by_what_the_tap_tells(bench):
     bench.write("tap-fake", note + TELL_ROWS + TAP)
     result = bench.run(transport="batch")
     assert result.records["orders"] == 3 + 4 + 3, "two files, and three messages"
+    assert list_runs(bench.store, "p", 1)[0]["bytes"] > 2 * 1000
     root = json.loads(bench.note("config"))["batch_config"]["storage"]["root"]
     assert root.startswith("file:///")
