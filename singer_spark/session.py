@@ -191,6 +191,8 @@ def _tuning(settings: SparkSettings) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": cores,
             "spark.databricks.delta.snapshotPartitions": cores,
+            # VACUUM would list every folder by thousands of tasks.
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": cores,
         }
     return tuning
 
