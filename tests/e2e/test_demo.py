@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parents[2] / "README.md"
 PROGRESS = re.compile(r"^   [\w-]+: \d+ records\.\.\.\n", re.MULTILINE)
 
@@ -25,6 +27,7 @@ def steady(text):
     return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+\+00:00", "…", text)
 
 
+@pytest.mark.slow
 def test_the_demo_prints_what_the_readme_shows(tmp_path):
     done = demo(cwd=tmp_path)
 

@@ -95,7 +95,7 @@ def test_every_value_arrives_and_the_next_run_moves_only_what_changed(postgres, 
     tap = {
         **postgres.config,
         # A JVM that prints: every line of the tap's output must be a message all the same.
-        "spark_conf": {"spark.driver.extraJavaOptions": "-Xlog:gc:stdout"},
+        "spark_conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xlog:gc:stdout"},
         "tables": ["public.orders", "public.untouched"],
         "stream_options": {"public-orders": {"replication_key": "updated_at"}},
     }

@@ -81,6 +81,7 @@ def test_a_pipeline_keeps_tables_and_state_in_a_bucket(endpoint, tmp_path, monke
     assert "the-secret" not in first.stderr + first.stdout
 
 
+@pytest.mark.slow
 def test_batch_files_in_a_bucket_are_read_and_cleaned_up(endpoint, tmp_path, monkeypatch):
     for name, value in {**AWS, "AWS_ENDPOINT_URL": endpoint}.items():
         monkeypatch.setenv(name, value)
