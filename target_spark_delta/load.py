@@ -102,7 +102,7 @@ def _batch(work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_ne
         rows=rows,
         count=segment.loaded,
         columns=[name for name in shape.columns if name.lower() in known],
-        always=set(shape.metadata) - {DELETED_AT},
+        always={*shape.metadata, DELETED_AT},
         keys=destination.keys,
         facts=segment.facts,
         table=destination.table,

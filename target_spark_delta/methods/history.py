@@ -7,6 +7,8 @@ version, and a deletion closes the version before it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -15,10 +17,11 @@ from pyspark.storagelevel import StorageLevel
 
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
-from target_spark_delta.commit import Counts
+from target_spark_delta.commit import Counts, Late
 from target_spark_delta.frame import TABLE_VERSION
 from target_spark_delta.methods.batch import Batch
 from target_spark_delta.methods.keyed import key_facts
+from target_spark_delta.methods.late import count_late
 from target_spark_delta.methods.merge import Changes, merge, same_key, within
 from target_spark_delta.methods.same import comparable, compared
 from target_spark_delta.spool import LINE_NUMBER, KeyFacts
@@ -31,6 +34,8 @@ _TIMES = ("_sdc_extracted_at", "_sdc_received_at", "_sdc_batched_at")
 # What must be read of a record beside its columns, whether or not the table keeps it.
 NEEDED = (*_TIMES, DELETED_AT)
 _CLOSES, _ORDER, _SAME, _ISLAND, _REMOVED = "\0closes", "\0order", "\0same", "\0island", "\0removed"
+# When a deletion ends a version that begins no earlier than the deletion says it has happened.
+_LATER = "\0later"
 
 
 def added_columns(declared: T.StructType, dedupe_by: str | None) -> list[T.StructField]:
@@ -47,12 +52,14 @@ def write(spark: SparkSession, batch: Batch) -> Counts:
     """Link the records of the batch into the history of their keys."""
     facts = batch.facts or key_facts(batch.rows, batch.keys)
     known = _versions(spark, batch, facts)
-    linked = _linked(batch, known.unionByName(_events(batch), allowMissingColumns=True))
-    linked = linked.persist(StorageLevel.DISK_ONLY)
+    events = known.unionByName(_events(batch), allowMissingColumns=True)
+    linked = _linked(batch, _behind_versions(batch, events)).persist(StorageLevel.DISK_ONLY)
     try:
         if batch.is_new:
             return commit.append(batch.table, linked, linked.count())
-        return merge(spark, batch.table, _changes(batch, facts, known, linked))
+        late = _late(batch, known, linked)
+        counts = merge(spark, batch.table, _changes(batch, facts, known, linked))
+        return replace(counts, late=late)
     finally:
         linked.unpersist()
 
@@ -91,15 +98,37 @@ def _events(batch: Batch) -> DataFrame:
     kind = batch.schema[VALID_FROM].dataType.simpleString()
     by = [quote(batch.options.dedupe_by)] if batch.options.dedupe_by else []
     times = ", ".join([*by, *(f"cast({quote(name)} as {kind})" for name in _TIMES)])
-    gone = f"{quote(DELETED_AT)} is not null"
-    ended = ", ".join([*by, f"cast({quote(DELETED_AT)} as {kind})"])
-    at = f"if({gone}, coalesce({ended}), coalesce({times})) as {VALID_FROM}"
+    gone, ended = f"{quote(DELETED_AT)} is not null", f"cast({quote(DELETED_AT)} as {kind})"
+    at = f"if({gone}, coalesce({', '.join([*by, ended])}), coalesce({times}))"
     return batch.rows.selectExpr(
         *(quote(name) for name in batch.columns if name != DELETED_AT),
-        at,
+        f"{at} as {VALID_FROM}",
+        f"greatest({ended}, coalesce({times})) as {quote(_LATER)}",
         f"{gone} as {quote(_CLOSES)}",
-        f"{quote(LINE_NUMBER)} as {quote(_ORDER)}",
+        # What the table knows has the order 0, and files of a BATCH count from there.
+        f"{quote(LINE_NUMBER)} + 1 as {quote(_ORDER)}",
     )
+
+
+def _behind_versions(batch: Batch, events: DataFrame) -> DataFrame:
+    """Put each deletion behind the version that it ends.
+
+    With `dedupe_by` one that repeats the values of its row has the time of that version; without,
+    the source may have deleted the row before the version was extracted.
+    """
+    if not batch.is_partial:
+        return events
+    keys, order, begin = list(map(quote, batch.keys)), quote(_ORDER), F.col(VALID_FROM)
+    opens = f"not {quote(_CLOSES)}"
+    if batch.options.dedupe_by:
+        at_once = Window.partitionBy(*keys, VALID_FROM)
+        hidden = F.min(F.expr(f"if({opens}, {order}, null)")).over(at_once) < F.col(order)
+    else:
+        before = Window.partitionBy(*keys).orderBy(order).rowsBetween(Window.unboundedPreceding, -1)
+        hidden = F.max(F.expr(f"if({opens}, {VALID_FROM}, null)")).over(before) >= begin
+    later = F.coalesce(F.col(quote(_LATER)), begin)
+    moved = events.withColumn("\0hidden", F.col(quote(_CLOSES)) & hidden)
+    return moved.withColumn(VALID_FROM, F.when(F.col("`\0hidden`"), later).otherwise(begin))
 
 
 def _as_events(rows: DataFrame, *, closes: str, order: str) -> DataFrame:
@@ -130,15 +159,20 @@ def _linked(batch: Batch, events: DataFrame) -> DataFrame:
     return versions.select(*map(quote, batch.schema.names))
 
 
-def _content(batch: Batch) -> Column:
-    """Return what makes two events the same."""
+def _values(batch: Batch, prefix: str = "") -> list[str]:
+    """Return SQL for what a version tells of its row."""
     types = {field.name.lower(): field.dataType for field in batch.schema}
     told = [
         name
         for name in compared(batch.columns)
         if name not in (*batch.keys, TABLE_VERSION, DELETED_AT)
     ]
-    values = [comparable(quote(name), types[name.lower()]) for name in told]
+    return [comparable(f"{prefix}{quote(name)}", types[name.lower()]) for name in told]
+
+
+def _content(batch: Batch) -> Column:
+    """Return what makes two events the same."""
+    values = _values(batch)
     # Two ends are the same whatever their records carried.
     return F.expr(f"if({quote(_CLOSES)}, null, struct({', '.join(['1', *values])}))")
 
@@ -162,3 +196,14 @@ def _changes(batch: Batch, facts: KeyFacts, known: DataFrame, linked: DataFrame)
         skip_unchanged=True,
         removed=f"s.{quote(_REMOVED)}",
     )
+
+
+def _late(batch: Batch, known: DataFrame, linked: DataFrame) -> Late | None:
+    """Count the versions below the tap's bookmark that the table did not have, or not so."""
+    if batch.bookmark is None:
+        return None
+    before, after = _values(batch, "t."), _values(batch, "s.")
+    same = [f"{one} <=> {other}" for one, other in zip(before, after, strict=True)]
+    condition = " and ".join([same_key([*batch.keys, VALID_FROM]), *same])
+    begun = known.where(f"{quote(_ORDER)} = 0").alias("t")
+    return count_late(linked.alias("s").join(begun, F.expr(condition), "left_anti"), batch.bookmark)

@@ -1,20 +1,30 @@
-"""One row per key: what is known of the keys, and which record of a key counts."""
+"""One row per key: what is known of the keys, and what their records make of it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import Window
 
-from singer_spark.names import literal, quote
+from singer_spark.names import quote
+from target_spark_delta.methods.acting import (
+    KNOWN,
+    REMOVAL,
+    acting,
+    dated_by,
+    is_carried,
+    is_deletion,
+)
 from target_spark_delta.methods.batch import Batch
 from target_spark_delta.spool import CARRIED, LINE_NUMBER, KeyFacts, Range
+from target_spark_delta.validation import DELETED_AT
 
+# Of a folded row: whether some record of it is no deletion, and whether one follows a removal.
+LIVES, REBORN = "\0lives", "\0reborn"
 _ORDERED = (T.IntegralType, T.DecimalType, T.StringType, T.DateType, T.TimestampType)
-_ORDER = "\0order"
 
 
 def carries(column: str) -> str:
@@ -62,45 +72,41 @@ def _latest(batch: Batch) -> DataFrame:
 def _folded(batch: Batch) -> DataFrame:
     """Fold the records of each key into one row, each column from the last record that carries it.
 
-    Beside every column that is no key stands one that tells whether any record carries it.
+    Beside every column that is no key stands one that tells whether any record carries it. Of a
+    deletion that removes its row nothing else counts.
     """
+    rows = acting(batch)
     keys = list(map(quote, batch.keys))
-    outside = (LINE_NUMBER, CARRIED, *batch.keys)
-    folded = [name for name in batch.rows.columns if name not in outside]
+    outside = (LINE_NUMBER, CARRIED, KNOWN, REMOVAL, *batch.keys)
+    folded = [name for name in rows.columns if name not in outside]
+    deleted = is_deletion(rows)
+
+    def counts(name: str) -> str:
+        carried = is_carried(name, batch.always)
+        return f"{carried} and not {deleted}" if batch.removes and name != DELETED_AT else carried
+
     values = [
         F.expr(
-            f"max_by(named_struct('v', {quote(name)}), {quote(_ORDER)}) "
-            f"filter (where {is_carried(name, batch.always)})"
+            f"max_by(named_struct('v', {quote(name)}), {quote(LINE_NUMBER)}) "
+            f"filter (where {counts(name)})"
         ).alias(name)
         for name in folded
     ]
-    grouped = batch.rows.withColumn(_ORDER, _order(batch)).groupBy(*keys).agg(*values)
+    grouped = rows.groupBy(*keys).agg(
+        *values,
+        F.expr(f"bool_or(not {deleted})").alias(LIVES),
+        F.expr(f"bool_or({quote(REMOVAL)} is not null)").alias(REBORN),
+    )
     return grouped.selectExpr(
         *keys,
         *(f"{quote(name)}.v as {quote(name)}" for name in folded),
         *(f"{quote(name)} is not null as {quote(carries(name))}" for name in folded),
+        quote(LIVES),
+        quote(REBORN),
     )
 
 
 def _order(batch: Batch) -> Column:
-    """Return what orders the records of a key.
-
-    One that does not carry the value of `dedupe_by` is as new as the newest before it.
-    """
-    column = batch.options.dedupe_by
-    if column is None:
-        return F.col(quote(LINE_NUMBER))
-    value = F.col(quote(column))
-    if batch.is_partial:
-        given = F.when(F.expr(is_carried(column, batch.always)), value)
-        before = Window.partitionBy(*map(quote, batch.keys)).orderBy(quote(LINE_NUMBER))
-        value = F.coalesce(given, F.max(given).over(before))
-    return F.struct(value.alias("value"), F.col(quote(LINE_NUMBER)).alias("line"))
-
-
-def is_carried(column: str, always: Collection[str]) -> str:
-    """Return SQL that says whether a record carries a column."""
-    if column in always:
-        return "true"
-    carried = quote(CARRIED)
-    return f"({carried} is null or array_contains({carried}, {literal(column)}))"
+    """Return what orders the records of a key."""
+    column, line = dated_by(batch), F.col(quote(LINE_NUMBER))
+    return line if column is None else F.struct(F.col(quote(column)), line)

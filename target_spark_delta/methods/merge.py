@@ -41,7 +41,8 @@ class Changes:
         newest_by: A column; a row with a lower value never overwrites one with a higher.
         predicate: SQL that narrows the search for matching rows; what it promises is its author's.
         bookmark: The tap's bookmark, where rows below it are to be counted.
-        cleared: Columns of the table that a merged row has no value for, and that become null.
+        afresh: SQL that says whether a row begins anew, so that the table's row of its key leaves
+            nothing behind, be it newer or be it in columns that the row does not carry.
     """
 
     rows: DataFrame
@@ -56,12 +57,19 @@ class Changes:
     newest_by: str | None = None
     predicate: str | None = None
     bookmark: Bookmark | None = None
-    cleared: Sequence[str] = ()
+    afresh: str = "false"
 
     @property
     def settable(self) -> list[str]:
         """Name the columns that are no keys."""
         return [name for name in self.columns if name not in self.keys]
+
+    @property
+    def cleared(self) -> list[str]:
+        """Name the columns of the table that a row which begins anew has no value for."""
+        known = {name.lower() for name in self.columns}
+        names = [] if self.afresh == "false" else self.schema.names
+        return [name for name in names if name.lower() not in known]
 
     @property
     def matches(self) -> str:
@@ -81,7 +89,9 @@ class Changes:
             return "false"
         before, after = f"t.{quote(self.newest_by)}", f"s.{quote(self.newest_by)}"
         newer = f"({before} > {after} or ({before} is not null and {after} is null))"
-        return f"(s.{quote(carries(self.newest_by))} and {newer})" if self.folded else newer
+        if self.folded:
+            newer = f"(s.{quote(carries(self.newest_by))} and not {self.afresh} and {newer})"
+        return newer
 
 
 def merge(spark: SparkSession, table: Table, changes: Changes) -> Counts:
@@ -134,7 +144,10 @@ def _merge_sql(table: Table, changes: Changes) -> str:
     assignments = ", ".join(
         [
             *(_assignment(changes, name) for name in changes.settable),
-            *(f"t.{quote(name)} = null" for name in changes.cleared),
+            *(
+                f"t.{quote(name)} = if({changes.afresh}, null, t.{quote(name)})"
+                for name in changes.cleared
+            ),
         ]
     )
     removed, matched = changes.removed, "when matched"
@@ -160,7 +173,7 @@ def _inserted(changes: Changes) -> str:
 def _assignment(changes: Changes, name: str) -> str:
     before, after = f"t.{quote(name)}", f"s.{quote(name)}"
     if changes.folded:
-        after = f"if(s.{quote(carries(name))}, {after}, {before})"
+        after = f"if(s.{quote(carries(name))} or {changes.afresh}, {after}, {before})"
     return f"{before} = {after}"
 
 
@@ -183,7 +196,7 @@ def _changed(spark: SparkSession, table: Table, changes: Changes) -> DataFrame:
 
 def _unchanged(changes: Changes) -> str:
     same = [_same(changes, name) for name in compared(changes.settable)]
-    cleared = [f"t.{quote(name)} is null" for name in changes.cleared]
+    cleared = [f"(not {changes.afresh} or t.{quote(name)} is null)" for name in changes.cleared]
     return f"({' and '.join([*same, *cleared]) or 'true'})"
 
 
@@ -191,7 +204,9 @@ def _same(changes: Changes, name: str) -> str:
     types = {field.name.lower(): field.dataType for field in changes.schema}
     before, after = (comparable(f"{side}.{quote(name)}", types[name.lower()]) for side in "ts")
     same = f"{before} <=> {after}"
-    return f"(not s.{quote(carries(name))} or {same})" if changes.folded else same
+    if changes.folded:
+        return f"(not (s.{quote(carries(name))} or {changes.afresh}) or {same})"
+    return same
 
 
 def between(column: str, datatype: str, values: Range) -> str:

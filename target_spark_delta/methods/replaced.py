@@ -7,6 +7,7 @@ such a part is not replaced again, but added to, by key where the stream has one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,8 +16,9 @@ from pyspark.storagelevel import StorageLevel
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
 from target_spark_delta.commit import Counts
+from target_spark_delta.methods.acting import is_carried
 from target_spark_delta.methods.batch import Batch
-from target_spark_delta.methods.keyed import carries, is_carried, key_facts, one_per_key, range_sql
+from target_spark_delta.methods.keyed import LIVES, carries, key_facts, one_per_key, range_sql
 from target_spark_delta.methods.merge import Changes, between, merge, same_key
 from target_spark_delta.methods.same import holds_same
 from target_spark_delta.spool import Range
@@ -28,17 +30,15 @@ _Part = Callable[[str], str]
 
 
 def write_partitions(spark: SparkSession, batch: Batch) -> Counts:
-    """Replace the partitions that the batch has rows of."""
-    rows = _rows(batch)
+    """Replace the partitions that the batch has rows of; each keeps its own row of a key."""
     present = _partitions(batch)
     fresh = present - batch.progress.partitions
     part = _in_partitions(batch, fresh)
-    if _is_folded(batch):
-        counts = _merge(spark, batch, rows, part)
-    elif batch.keys and fresh < present:
-        counts = _merge(spark, batch, rows, part, within=_in_partitions(batch, present))
+    if batch.keys and (batch.is_partial or fresh < present):
+        batch = _keyed_by_partition(spark, batch)
+        counts = _merge(spark, batch, _without_lost(spark, batch, _rows(batch), part), part)
     else:
-        counts = _replace(spark, batch, rows, part)
+        counts = _replace(spark, batch, _rows(_keyed_by_partition(spark, batch)), part)
     batch.progress.partitions.update(fresh)
     return counts
 
@@ -56,7 +56,7 @@ def write_ranges(spark: SparkSession, batch: Batch) -> Counts:
 
     def part(prefix: str) -> str:
         is_in = [between(f"{prefix}{quote(column)}", datatype, known) for known in (span, *earlier)]
-        return " and not ".join(is_in)
+        return " and ".join([is_in[0], *(f"{one} is not true" for one in is_in[1:])])
 
     counts = (_merge if batch.keys else _replace)(spark, batch, rows, part)
     batch.progress.ranges.append(span)
@@ -67,7 +67,7 @@ def _rows(batch: Batch) -> DataFrame:
     """Return the rows of the batch, one per key where there are keys, removals marked."""
     rows = one_per_key(batch)[0] if batch.keys else batch.rows
     removed = f"{quote(DELETED_AT)} is not null" if batch.removes else "false"
-    told = {*batch.columns, *(carries(name) for name in batch.columns)}
+    told = {*batch.columns, *(carries(name) for name in batch.columns), LIVES}
     names = [quote(name) for name in rows.columns if name in told]
     return rows.selectExpr(*names, f"{removed} as {quote(_REMOVED)}")
 
@@ -75,6 +75,41 @@ def _rows(batch: Batch) -> DataFrame:
 def _is_folded(batch: Batch) -> bool:
     """Say whether rows may be deletions that carry little more than their key."""
     return batch.is_partial and bool(batch.keys)
+
+
+def _keyed_by_partition(spark: SparkSession, batch: Batch) -> Batch:
+    """Make the partition a part of the key; a deletion that does not tell it is for all of them."""
+    more = [name for name in batch.options.partition_by if name not in batch.keys]
+    if not (more and batch.keys):
+        return batch
+    rows = _placed(spark, batch, more) if batch.is_partial else batch.rows
+    return replace(batch, rows=rows, keys=[*batch.keys, *more], facts=None)
+
+
+def _placed(spark: SparkSession, batch: Batch, more: list[str]) -> DataFrame:
+    """Repeat each deletion without a partition for those that its key has been seen in."""
+    tells = " and ".join(is_carried(name, batch.always) for name in more)
+    told, untold = batch.rows.where(tells), batch.rows.where(f"not ({tells})").drop(*more)
+    untold.createOrReplaceTempView("untold_rows")
+    names, same = [quote(name) for name in (*batch.keys, *more)], same_key(batch.keys)
+    known = spark.sql(
+        f"select {', '.join(names)} from {batch.table.sql} t left semi join untold_rows s on {same}"
+    )
+    places = told.select(*names).unionByName(known).distinct().alias("t")
+    placed = untold.alias("s").join(places, F.expr(same))
+    return told.unionByName(placed.selectExpr("s.*", *(f"t.{quote(name)}" for name in more)))
+
+
+def _without_lost(spark: SparkSession, batch: Batch, rows: DataFrame, part: _Part) -> DataFrame:
+    """Leave out deletions of rows that are not there, or not any more once the part is replaced."""
+    if not _is_folded(batch):
+        return rows
+    rows.where(f"not {quote(LIVES)}").createOrReplaceTempView("deletion_rows")
+    kept = spark.sql(
+        f"select s.* from deletion_rows s left semi join {batch.table.sql} t "
+        f"on {same_key(batch.keys)} and {part('t.')} is not true"
+    )
+    return rows.where(quote(LIVES)).unionByName(kept)
 
 
 def _telling(batch: Batch, columns: Iterable[str]) -> DataFrame:
@@ -120,9 +155,7 @@ def _replace(spark: SparkSession, batch: Batch, rows: DataFrame, part: _Part) ->
     return commit.replace(spark, table, rows, where=where)
 
 
-def _merge(
-    spark: SparkSession, batch: Batch, rows: DataFrame, part: _Part, *, within: _Part | None = None
-) -> Counts:
+def _merge(spark: SparkSession, batch: Batch, rows: DataFrame, part: _Part) -> Counts:
     """Merge the rows by key, and remove the rows of the part whose keys are not among them."""
     if batch.is_new:
         return _replace(spark, batch, rows, part)
@@ -135,14 +168,14 @@ def _merge(
     removed = gone.withColumn(_REMOVED, F.lit(col=True))
     merged = rows.unionByName(removed, allowMissingColumns=True).persist(StorageLevel.DISK_ONLY)
     try:
-        return merge(spark, batch.table, _changes(batch, merged, within))
+        return merge(spark, batch.table, _changes(batch, merged))
     finally:
         merged.unpersist()
 
 
-def _changes(batch: Batch, merged: DataFrame, within: _Part | None) -> Changes:
+def _changes(batch: Batch, merged: DataFrame) -> Changes:
     facts = key_facts(merged, batch.keys)
-    known = {name.lower() for name in batch.columns}
+    folded = _is_folded(batch)
     return Changes(
         rows=merged,
         count=facts.keys,
@@ -150,9 +183,8 @@ def _changes(batch: Batch, merged: DataFrame, within: _Part | None) -> Changes:
         columns=batch.columns,
         schema=batch.schema,
         ranges=facts.ranges,
-        folded=_is_folded(batch),
+        folded=folded,
         skip_unchanged=batch.skip_unchanged,
         removed=f"s.{quote(_REMOVED)}",
-        predicate=within("t.") if within else None,
-        cleared=[name for name in batch.schema.names if name.lower() not in known],
+        afresh=f"s.{quote(LIVES)}" if folded else "true",
     )

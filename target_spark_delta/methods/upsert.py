@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
 
 from singer_spark.names import quote
 from target_spark_delta import commit
 from target_spark_delta.commit import Counts
+from target_spark_delta.methods.acting import KNOWN, dated_by
 from target_spark_delta.methods.batch import Batch
-from target_spark_delta.methods.keyed import one_per_key
+from target_spark_delta.methods.keyed import REBORN, key_facts, one_per_key
 from target_spark_delta.methods.merge import Changes, merge
 from target_spark_delta.validation import DELETED_AT
 
 
 def write(spark: SparkSession, batch: Batch) -> Counts:
     """Merge the rows by their key."""
-    rows, facts = one_per_key(batch)
-    if batch.is_new and not batch.is_partial:
-        return commit.append(batch.table, rows.select(*map(quote, batch.columns)), facts.keys)
+    facts = batch.facts or key_facts(batch.rows, batch.keys)
     changes = Changes(
-        rows=rows,
+        rows=batch.rows,
         count=facts.keys,
         keys=batch.keys,
         columns=batch.columns,
@@ -28,8 +29,29 @@ def write(spark: SparkSession, batch: Batch) -> Counts:
         folded=batch.is_partial,
         skip_unchanged=batch.skip_unchanged,
         removed=f"s.{quote(DELETED_AT)} is not null" if batch.removes else None,
-        newest_by=batch.options.dedupe_by,
+        newest_by=dated_by(batch),
         predicate=batch.options.merge_predicate,
         bookmark=batch.bookmark,
+        afresh=f"s.{quote(REBORN)}" if batch.removes else "false",
     )
-    return merge(spark, batch.table, changes)
+    known = _with_known(spark, batch, changes)
+    rows, _ = one_per_key(replace(batch, rows=known, facts=facts))
+    if batch.is_new and not batch.is_partial:
+        return commit.append(batch.table, rows.select(*map(quote, batch.columns)), facts.keys)
+    return merge(spark, batch.table, replace(changes, rows=rows))
+
+
+def _with_known(spark: SparkSession, batch: Batch, changes: Changes) -> DataFrame:
+    """Add what the table knows of `dedupe_by`, where each of the records is to be compared with it.
+
+    Of whole records only the newest counts, which the MERGE compares.
+    """
+    column = changes.newest_by
+    if column is None or batch.is_new or not batch.is_partial:
+        return batch.rows
+    batch.rows.createOrReplaceTempView("compared_rows")
+    keys = ", ".join(f"s.{quote(key)}" for key in batch.keys)
+    return spark.sql(
+        f"select s.*, max(t.{quote(column)}) over (partition by {keys}) as {quote(KNOWN)} "
+        f"from compared_rows s left join {batch.table.sql} t on {changes.matches}"
+    )

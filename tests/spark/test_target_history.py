@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from singer_spark.errors import SchemaError
+from singer_spark.report import REPORT_FILE, last_told, report
 from tests.support.singer import data, record, schema
 
 BY_SEEN = {"stream_options": {"customers": {"load_method": "scd2", "dedupe_by": "seen"}}}
@@ -87,3 +88,15 @@ def test_the_columns_of_history_must_be_free_and_their_time_a_time(lake):
         lake.load(schema("s", {"n": number, "Valid_To": number}, ["n"]), **chosen)
     with pytest.raises(SchemaError, match="n is bigint"):
         lake.load(schema("s", {"n": number}, ["n"]), record("s", {"n": 1}), **chosen)
+
+
+def test_only_versions_below_the_bookmark_that_history_did_not_have_are_late(
+    lake, tmp_path, monkeypatch
+):
+    lake.load(data("methods/scd2_first"), data("methods/scd2_change"), **BY_SEEN)
+    monkeypatch.setenv(REPORT_FILE, str(tmp_path / "report"))
+    report("bookmark", "customers", column="seen", value="2024-01-30T00:00:00+00:00")
+    newer = record("customers", {"id": 2, "city": "Visp", "seen": "2024-02-01T00:00:00Z"})
+    lake.load(data("methods/scd2_change"), data("methods/scd2_late"), newer, **BY_SEEN)
+    told = last_told("late", "customers")
+    assert (told["rows"], told["seconds"]) == (2, 25 * 86_400)
