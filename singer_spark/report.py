@@ -4,6 +4,7 @@ The runner names a file in SINGER_SPARK_REPORT; without one nothing is told. Kin
 
 - `expected` (tap): about how many `rows` a stream's read will give.
 - `batch` (tap): how many `rows` and `bytes` went into files, of which a BATCH tells no number.
+- `limited` (tap): `max_rows` ended the stream's read; another run goes on from there.
 - `bookmark` (tap): the `column` and the `value` in it below which rows are read once more.
 - `commit` (target): `rows` of a batch; of them `inserted`, `updated`, `deleted`; `milliseconds`.
 - `late` (target): how many `rows` below that value a commit changed, the latest by `seconds`.

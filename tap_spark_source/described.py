@@ -163,6 +163,14 @@ class DescribedStream(Stream):
         for marker in _SDK_MARKERS:
             found.pop(marker, None)
         old = found.get("replication_key")
+        if new and old is None and found.get("replication_key_value") is not None:
+            # As many a state that was written by hand, or by another tap.
+            self.logger.info(
+                "%s: the bookmark names no replication_key; its value is taken for one of %s",
+                self.name,
+                new,
+            )
+            found["replication_key"] = old = new
         if new and old not in (None, new):
             self.logger.info(
                 "%s: the replication key was %s and is now %s; reading from the start",

@@ -113,6 +113,16 @@ def is_value(column: Column, value: Any) -> bool:
     return not column.is_time or _TIME.fullmatch(value) is not None
 
 
+def is_empty(column: Column, start: str, end: str) -> bool:
+    """Say whether no value lies from one mark on and below another, as far as can be told here.
+
+    Texts and bytes have the order of their source.
+    """
+    if column.is_number:
+        return Decimal(start) >= Decimal(end)
+    return column.is_time and len(start) == len(end) and start >= end
+
+
 def _is_number(value: Any) -> bool:
     try:
         return Decimal(str(value)).is_finite()

@@ -47,6 +47,7 @@ class ReadPlan:
     late_stream: bool = False
     method: str = FULL_TABLE
     new_files: bool = False
+    lookback: float = 0
     snapshot: Snapshot | None = None
     singer_decimal: bool = False
 
@@ -74,7 +75,7 @@ def plan_read(
 ) -> ReadPlan:
     """Decide what to read of a table; `describe` asks the source about an expression."""
     options = settings.of_stream(table.stream)
-    _refuse_contradictions(table.stream, replication, options)
+    _refuse_contradictions(table.stream, settings.kind, replication, options)
     is_log = replication.method == LOG_BASED
     # A lake knows no keys of its own, and the first read of a log can take long.
     whole_key = _cutting_key(table, options, key_properties if is_log else ())
@@ -113,15 +114,18 @@ def plan_read(
         late_stream=bool(options.get("late_stream")),
         method=replication.method,
         new_files=replication.method == INCREMENTAL and bool(options.get("new_files")),
+        lookback=options.get("lookback", settings.lookback) or 0,
         snapshot=plan_snapshot(table.stream, options, settings.snapshot_path),
         singer_decimal=settings.singer_decimal,
     )
 
 
 def _refuse_contradictions(
-    stream: str, replication: Replication, options: Mapping[str, Any]
+    stream: str, kind: str, replication: Replication, options: Mapping[str, Any]
 ) -> None:
     compares = (options.get("snapshot") or "off") != "off"
+    if compares and kind == "kafka":
+        raise SettingsError(f"{stream}: a topic tells deletions itself; remove snapshot")
     if options.get("sample") is not None and (compares or replication.method == LOG_BASED):
         raise SettingsError(
             f"{stream}: sample draws other rows in each run, which LOG_BASED and snapshot would "
@@ -155,6 +159,11 @@ def _replication_key(
 
 def _part(table: Table, name: str, describe: Callable[[str], Column] | None) -> Column:
     part = _described(table, name, describe, "replication key")
+    if not part.has_order:
+        raise SettingsError(
+            f"{table.stream}: {name} cannot be a replication key, because its database sorts it "
+            f"otherwise than it compares it; use an expression such as cast({name} as …)"
+        )
     if not part.can_be_key:
         raise SettingsError(
             f"{table.stream}: {name} of type {part.datatype} cannot be a replication key; choose a "

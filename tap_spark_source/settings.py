@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,15 @@ _OURS = {
     "assign": "use tables",
     "startingoffsets": "the state says where to start",
     "endingoffsets": "the tap reads up to the end at its start",
+    "startingtimestamp": "the state says where to start",
+    "startingoffsetsbytimestamp": "the state says where to start",
+    "startingoffsetsbytimestampstrategy": "the state says where to start",
+    "endingtimestamp": "the tap reads up to the end at its start",
+    "endingoffsetsbytimestamp": "the tap reads up to the end at its start",
+    "minpartitions": "events of one partition stay together, or their order would be lost",
+    "maxrecordsperpartition": "events of one partition stay together, or their order would be lost",
+    "maxoffsetspertrigger": "use slice_rows and max_rows",
+    "minoffsetspertrigger": "use slice_rows and max_rows",
     "failondataloss": "the tap never passes over lost events",
     "kafka.bootstrap.servers": "use source_url",
     "fetchsize": "use fetch_rows",
@@ -174,6 +184,7 @@ def source_problems(config: Mapping[str, Any]) -> list[str]:
     if isinstance(url, str) and (source_kind(url) not in KINDS or not url.partition(":")[2]):
         known = ", ".join(f"{kind}:…" for kind in KINDS)
         problems.append(f"source_url: unknown kind of source; known are {known}")
+    problems += _session_problems(url, options)
     batch = config.get("batch_config")
     if isinstance(batch, Mapping) and not (batch.get("storage") or {}).get("root"):
         problems.append(
@@ -183,6 +194,19 @@ def source_problems(config: Mapping[str, Any]) -> list[str]:
         problems.append(
             "default_replication_method INCREMENTAL needs default_replication_key, or a "
             "replication_key in stream_options"
+        )
+    return problems
+
+
+def _session_problems(url: Any, options: Mapping[str, Any]) -> list[str]:
+    """List what would take the session's time zone from the tap, which reads times in UTC."""
+    problems = []
+    if isinstance(url, str) and re.match(r"(?i)jdbc:(mysql|mariadb):.*\bsessionvariables=", url):
+        problems.append("source_url: sessionVariables cannot stand here; use source_options")
+    given = next((v for key, v in options.items() if key.lower() == "sessionvariables"), "")
+    if "time_zone" in str(given).lower():
+        problems.append(
+            "source_options: sessionVariables cannot set time_zone: the tap reads times in UTC"
         )
     return problems
 

@@ -10,7 +10,8 @@ import re
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,11 +34,11 @@ def spooled_blocks(lines: DataFrame) -> Iterator[bytes]:
         folder = Path(scratch) / "lines"
         writer = _Writer(lines, folder)
         writer.start()
-        given: set[str] = set()
+        given: dict[str, int] = defaultdict(int)
         while True:
             is_last = not writer.is_alive()
-            for path in _complete(folder, given):
-                yield from _blocks(path, given)
+            for task, paths in _complete(folder, given).items():
+                yield from _blocks(task, paths, given)
             if is_last:
                 break
             writer.join(_POLL_SECONDS)
@@ -65,31 +66,35 @@ class _Writer(threading.Thread):
             self.error = error
 
 
-def _complete(folder: Path, given: set[str]) -> list[Path]:
-    """List the files that no task writes to any more."""
-    tasks = defaultdict(list)
+def _complete(folder: Path, given: Mapping[str, int]) -> dict[str, list[Path]]:
+    """List by task the next files that it no longer writes to, without a gap.
+
+    A commit moves files one by one: a look meanwhile may find a later file and miss an earlier one.
+    """
+    tasks: dict[str, dict[int, Path]] = defaultdict(dict)
     # Not Path.glob, which fails where a folder vanishes under it.
     for parent, _, names in os.walk(folder):
         for match in filter(None, map(_PART.fullmatch, names)):
-            tasks[match[1]].append((int(match[2]), Path(parent) / match[0]))
-    complete = []
-    for files in tasks.values():
-        newest = max(number for number, _ in files)
-        for number, path in sorted(files):
-            is_closed = number < newest or path.parent == folder
-            if is_closed and path.name not in given:
-                complete.append(path)
+            tasks[match[1]][int(match[2])] = Path(parent) / match[0]
+    complete = {}
+    for task, files in tasks.items():
+        newest = max(files)
+        closed = {n: path for n, path in files.items() if n < newest or path.parent == folder}
+        following = takewhile(closed.__contains__, count(given.get(task, 0)))
+        complete[task] = [closed[number] for number in following]
     return complete
 
 
-def _blocks(path: Path, given: set[str]) -> Iterator[bytes]:
-    try:
-        file = path.open("rb+")
-    except FileNotFoundError:
-        return  # just moved by its task's commit; the next look finds it there
-    with file:
-        given.add(path.name)
-        while block := file.read(_BLOCK_BYTES):
-            yield block
-        # Emptied, not removed: the commit of its task fails where a file is missing.
-        file.truncate(0)
+def _blocks(task: str, paths: Sequence[Path], given: dict[str, int]) -> Iterator[bytes]:
+    """Yield the lines of a task's next files, and count the files that were given out."""
+    for path in paths:
+        try:
+            file = path.open("rb+")
+        except FileNotFoundError:
+            return  # just moved by its task's commit; the next look finds it there
+        with file:
+            given[task] += 1
+            while block := file.read(_BLOCK_BYTES):
+                yield block
+            # Emptied, not removed: the commit of its task fails where a file is missing.
+            file.truncate(0)

@@ -12,6 +12,7 @@ from singer_sdk.singerlib import SchemaMessage, StateMessage
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
+from singer_spark.report import report
 from tap_spark_source import messages
 from tap_spark_source.advice import advice
 from tap_spark_source.batches import has_room, write_batch
@@ -99,20 +100,27 @@ class SparkStream(DescribedStream):
         """Write piece after piece, each followed by what it makes true."""
         with self.get_record_counter() as counter, self.get_sync_timer():
             self._advise()
-            below, written = 0, 0
+            below, written, is_complete = 0, 0, True
             for piece in self._pieces():
+                is_complete = piece.is_last
                 for count in self._emit(piece, written=written):
                     written += count
                     counter.increment(count)
                     below += count if piece.below_bookmark else 0
                 self._settle(piece)
+        if not is_complete:
+            report("limited", self.name)
         if below:
             self._tell_below(below)
         yield from ()
 
     def _tell_below(self, rows: int) -> None:
-        """Tell log and metrics how many rows the lookback has read."""
-        self.logger.info("%s: %d rows below the bookmark were read", self.name, rows)
+        """Tell log and metrics how many rows the lookback has read, late or not."""
+        self.logger.info(
+            "%s: the lookback read %d rows below the bookmark, those known before included",
+            self.name,
+            rows,
+        )
         told = {"type": "counter", "metric": "late_record_count", "value": rows}
         told["tags"] = {"stream": self.name}
         get_metrics_logger().info("METRIC: %s", json.dumps(told))

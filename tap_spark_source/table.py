@@ -20,7 +20,7 @@ class Column:
     `read` is what a database selects in its place, `parse` what Spark then makes of that; both
     are there for types that a plain read would bend. `sql` is the expression that stands in its
     place where it is no column of the table, `origin` the column's name in the table where that is
-    another one.
+    another one. A column has no order where its source sorts it otherwise than it compares it.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Column:
     sql: str | None = None
     origin: str | None = None
     is_nullable: bool = True
+    has_order: bool = True
 
     def asked(self, expression: str) -> str:
         """Return what a database is asked for, of what stands for the column there."""
@@ -64,12 +65,12 @@ class Column:
     @property
     def is_orderable(self) -> bool:
         """Say whether the column is offered as a replication key."""
-        return self.datatype.startswith(_ORDERABLE)
+        return self.has_order and self.datatype.startswith(_ORDERABLE)
 
     @property
     def can_be_key(self) -> bool:
         """Say whether its source can cut a table along the column."""
-        return self.is_orderable or self.datatype in ("string", "binary")
+        return self.has_order and (self.is_orderable or self.datatype in ("string", "binary"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,8 @@ from singer_spark.runner.tally import Tally
 class StreamFacts:
     """One stream; `records` is what the tap sent, None where batch files hide it.
 
-    `batched` is how many of them the tap says that it has written into files of `batched_bytes`.
+    `batched` is how many of them the tap says that it has written into files of `batched_bytes`,
+    `limited` that it has stopped before the end.
     """
 
     records: int | None = 0
@@ -35,6 +36,7 @@ class StreamFacts:
     expected: int | None = None
     batched: int | None = None
     batched_bytes: int | None = None
+    limited: int | None = None
 
     @property
     def rows(self) -> int:
@@ -56,6 +58,8 @@ class StreamFacts:
                     self.late_seconds = round(max(seconds, self.late_seconds or 0), 3)
             case "batch":
                 self._add(batched=fact.get("rows"), batched_bytes=fact.get("bytes"))
+            case "limited":
+                self.limited = 1
             case "expected":
                 self._add(expected=fact.get("rows"))
             case _:

@@ -42,7 +42,12 @@ def is_left(record: Mapping[str, Any], limit: int | None) -> bool:
     moved = {stream for stream, bookmark in after.items() if bookmark != before.get(stream)}
     if limit is None or any(_is_unfinished(after[stream]) for stream in moved):
         return bool(moved)
-    reached = {name for name, facts in record["streams"].items() if _rows(facts) >= limit}
+    # Our own tap tells; of others the records are counted, which may be fewer than they have read.
+    reached = {
+        name
+        for name, facts in record["streams"].items()
+        if facts.get("limited") or _rows(facts) >= limit
+    }
     return any(after[stream] for stream in moved & reached)
 
 

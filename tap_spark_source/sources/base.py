@@ -89,6 +89,7 @@ def describe_column(
         native=native,
         read=reading.read,
         parse=reading.parse,
+        has_order=reading.can_be_key,
     )
 
 

@@ -92,5 +92,6 @@ class Derby(Dialect):
         return PLAIN
 
     @override
-    def reading_of(self, datatype: str) -> Reading:
+    def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:
+        del kinds
         return _TIMESTAMP if datatype == "timestamp_ntz" else PLAIN

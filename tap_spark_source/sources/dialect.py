@@ -18,12 +18,14 @@ Row = Mapping[str, Any]
 class Reading:
     """How to read a column that a plain read would bend; `{}` stands for the column.
 
-    `read` is for the database, `parse` for Spark, `hint` is added to the JSON Schema.
+    `read` is for the database, `parse` for Spark, `hint` is added to the JSON Schema. A column that
+    the database sorts otherwise than it compares cannot be a key.
     """
 
     read: str | None = None
     parse: str | None = None
     hint: Mapping[str, Any] = field(default_factory=dict)
+    can_be_key: bool = True
 
 
 PLAIN = Reading()
@@ -80,8 +82,12 @@ class Dialect:
             kind = "DATE" if column.datatype == "date" else "TIMESTAMP"
             return f"{kind} {self.text(value.replace('T', ' '))}"
         if column.datatype == "binary":
-            return f"X'{base64.b64decode(value).hex()}'"
+            return self.binary(base64.b64decode(value).hex())
         return self.text(value)
+
+    def binary(self, digits: str) -> str:
+        """Write bytes, given as hexadecimal digits, as a literal."""
+        return f"X'{digits}'"
 
     def compared(
         self, names: Sequence[str], columns: Sequence[Column], operator: str, mark: Mark
@@ -98,6 +104,10 @@ class Dialect:
         """Cut an ordered query off after so many rows."""
         return f"{query} fetch first {rows} rows only"
 
+    def is_multiple(self, number: str, step: int) -> str:
+        """Say whether a whole number is a multiple of another."""
+        return f"mod({number}, {step}) = 0"
+
     def numbered(self, order: str) -> str:
         """Return the number of a row of a query that is ordered already."""
         return f"row_number() over (order by {order})"
@@ -106,9 +116,9 @@ class Dialect:
         """Return the URL as Spark and the driver need it."""
         return url
 
-    def connection(self) -> dict[str, str]:
-        """Return connection properties that the tap adds."""
-        return {}
+    def connection(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the connection properties: those given, and what the tap adds."""
+        return dict(given)
 
     # What the database says of its tables
 
@@ -167,10 +177,15 @@ class Dialect:
             return Reading("cast({} as char(80))", "rtrim({})", DECIMAL_HINT)
         return PLAIN
 
-    def reading_of(self, datatype: str) -> Reading:
-        """Say how to read an expression that Spark sees as of this type."""
-        del datatype
+    def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:
+        """Say how to read an expression of this type in Spark, with values of these kinds."""
+        del datatype, kinds
         return PLAIN
+
+    def kinds_query(self, expression: str, table: str) -> str | None:
+        """Return the query of the kinds of an expression's values, where its type tells nothing."""
+        del expression, table
+        return None
 
 
 def wanted_condition(dialect: Dialect, patterns: Sequence[str]) -> str:

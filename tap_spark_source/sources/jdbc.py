@@ -95,7 +95,8 @@ class JdbcSource(Source):
         bare = Column(name=expression, datatype="", schema={}, sql=expression)
         with source_errors(self._settings, table.stream):
             (field,) = self._select(table, [bare], conditions=[NOTHING]).schema.fields
-            reading = self._dialect.reading_of(field.dataType.simpleString())
+            kinds = self._kinds(table, bare)
+            reading = self._dialect.reading_of(field.dataType.simpleString(), kinds)
             exact = replace(bare, read=reading.read, parse=reading.parse)
             (field,) = self._select(table, [exact], conditions=[NOTHING]).schema.fields
         column = describe_column(
@@ -169,6 +170,12 @@ class JdbcSource(Source):
             *(f"{column.parsed(quote(column.name))} as {quote(column.name)}" for column in columns)
         )
 
+    def _kinds(self, table: Table, column: Column) -> list[str]:
+        """Ask which kinds of values an expression has, where the database's types do not tell."""
+        asked = expression_of(self._dialect, column)
+        query = self._dialect.kinds_query(asked, self._name(table))
+        return list(self._rows(query, ["low", "high"])[0].values()) if query else []
+
     def _name(self, table: Table) -> str:
         return f"{self._dialect.quote(table.schema or '')}.{self._dialect.quote(table.name)}"
 
@@ -177,8 +184,7 @@ class JdbcSource(Source):
     ) -> DataFrame:
         settings = self._settings
         options = {
-            **self._dialect.connection(),
-            **settings.options,
+            **self._dialect.connection(settings.options),
             "fetchsize": str(settings.fetch_rows),
             # Without it a time without a zone would be taken for an instant.
             "preferTimestampNTZ": "true",

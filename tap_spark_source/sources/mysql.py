@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
@@ -60,11 +61,14 @@ class MySQL(Dialect):
         return f"{rest}{'&' if '?' in rest else '?'}permitMysqlScheme"
 
     @override
-    def connection(self) -> dict[str, str]:
+    def connection(self, given: Mapping[str, str]) -> dict[str, str]:
+        name = next((key for key in given if key.lower() == "sessionvariables"), "sessionVariables")
+        variables = [*filter(None, [given.get(name)]), "time_zone='+00:00'"]
         return {
-            "sessionVariables": "time_zone='+00:00'",
             # Without it MySQL's driver keeps the whole result in memory.
             "useCursorFetch": "true",
+            **{key: value for key, value in given.items() if key != name},
+            "sessionVariables": ",".join(variables),
         }
 
     @override
@@ -100,9 +104,10 @@ class MySQL(Dialect):
         )
 
     @override
-    def reading_of(self, datatype: str) -> Reading:
-        kinds = {"date": "date", "timestamp_ntz": "datetime", "timestamp": "timestamp"}
-        return _READINGS.get(kinds.get(datatype, ""), PLAIN)
+    def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:
+        del kinds
+        known = {"date": "date", "timestamp_ntz": "datetime", "timestamp": "timestamp"}
+        return _READINGS.get(known.get(datatype, ""), PLAIN)
 
     @override
     def reading(self, row: Row) -> Reading:
@@ -113,6 +118,8 @@ class MySQL(Dialect):
             return Reading("cast({} as unsigned)")
         if native.startswith("tinyint(1)"):
             return Reading("cast({} as signed)")  # or 2 would become true
+        if base in ("enum", "set"):
+            return Reading(can_be_key=False)  # sorted by number, compared by text
         if base in _SHAPES:
             return Reading("st_asbinary({})")
         return _READINGS.get(base, PLAIN)
@@ -122,5 +129,5 @@ class MariaDB(MySQL):
     """MariaDB through its own driver."""
 
     @override
-    def connection(self) -> dict[str, str]:
-        return {**super().connection(), "driver": "org.mariadb.jdbc.Driver"}
+    def connection(self, given: Mapping[str, str]) -> dict[str, str]:
+        return {"driver": "org.mariadb.jdbc.Driver", **super().connection(given)}

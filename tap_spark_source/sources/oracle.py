@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from typing_extensions import override
 
 from tap_spark_source.sources.dialect import (
@@ -37,6 +39,10 @@ class Oracle(Dialect):
         return super().literal(column, value.replace("+00:00", " +00:00"))
 
     @override
+    def binary(self, digits: str) -> str:
+        return f"hextoraw('{digits}')"
+
+    @override
     def columns_query(self, wanted: str) -> str:
         return f"""
             select c.owner as s, c.table_name as t, o.object_type as kind, c.column_name as c,
@@ -61,7 +67,8 @@ class Oracle(Dialect):
               and {self.condition(wanted, "x.owner", "x.table_name")}"""
 
     @override
-    def reading_of(self, datatype: str) -> Reading:
+    def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:
+        del kinds
         return {"timestamp_ntz": _TIMESTAMP, "timestamp": _INSTANT}.get(datatype, PLAIN)
 
     @override

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
@@ -64,8 +64,8 @@ class Postgres(Dialect):
     knows_indexes = True
 
     @override
-    def connection(self) -> dict[str, str]:
-        return {"ApplicationName": "tap-spark-source"}
+    def connection(self, given: Mapping[str, str]) -> dict[str, str]:
+        return {"ApplicationName": "tap-spark-source", **given}
 
     @override
     def literal(self, column: Column, value: str) -> str:
@@ -139,7 +139,8 @@ class Postgres(Dialect):
         return _scalar(kind, match["args"])
 
     @override
-    def reading_of(self, datatype: str) -> Reading:
+    def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:
+        del kinds
         if datatype in _KINDS:
             return Reading(_guarded(_KINDS[datatype]))
         # Spark would cut a number without bounds.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from typing_extensions import override
 
 from tap_spark_source.sources.dialect import DECIMAL_HINT, OTHER_KIND, Dialect, Reading, Row
@@ -29,6 +32,7 @@ def _parse(result: str, *kinds: str) -> str:
 _INTEGER = Reading(_VALUE, _parse(f"cast({_TEXT} as bigint)", "integer"))
 _REAL = Reading(_VALUE, _parse(f"cast({_TEXT} as double)", "real", "integer"))
 _ANY_TEXT = Reading(_VALUE, _parse(_TEXT, "text", "integer", "real"))
+_ONLY_TEXT = Reading(_VALUE, _parse(_TEXT, "text"))
 _BYTES = Reading(_VALUE, _parse(f"unhex({_TEXT})", "blob"))
 _BOOLEAN = Reading(_VALUE, _parse(f"cast({_TEXT} as boolean)", "integer", "text"))
 _DECIMAL = Reading(_VALUE, _parse(_TEXT, "integer", "real"), DECIMAL_HINT)
@@ -45,6 +49,8 @@ class SQLite(Dialect):
 
     @override
     def literal(self, column: Column, value: str) -> str:
+        if column.datatype == "binary":
+            return super().literal(column, value)
         return value if column.is_number else self.text(value)
 
     @override
@@ -85,4 +91,26 @@ class SQLite(Dialect):
         for words, reading in rules:
             if any(word in declared for word in words):
                 return reading
-        return _ANY_TEXT
+        # Without a type nothing is converted: the text 30 is above every number.
+        return replace(_ANY_TEXT, can_be_key=False)
+
+    @override
+    def kinds_query(self, expression: str, table: str) -> str:
+        """Ask for the ends alone: kinds are ordered, numbers before texts before bytes."""
+        ends = (f"(select {end}({expression}) from {table})" for end in ("min", "max"))
+        low, high = ends
+        return f"select typeof({low}) as low, typeof({high}) as high"
+
+    @override
+    def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:
+        """Take an expression for what its values are: SQLite does not convert it either."""
+        found = set(kinds) - {"null"}
+        if found == {"integer"}:
+            return _INTEGER
+        if found and found <= {"integer", "real"}:
+            return _DECIMAL
+        if found == {"blob"}:
+            return _BYTES
+        if found <= {"text"}:
+            return _ONLY_TEXT
+        return replace(_ANY_TEXT, can_be_key=False)

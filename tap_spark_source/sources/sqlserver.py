@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from typing_extensions import override
 
 from tap_spark_source.sources.dialect import PLAIN, Dialect, Reading, Row, exact_time
@@ -45,14 +47,23 @@ class SQLServer(Dialect):
         return f"cast({self.text(value)} as {kinds[column.datatype]})"
 
     @override
+    def binary(self, digits: str) -> str:
+        return f"0x{digits}"
+
+    @override
+    def is_multiple(self, number: str, step: int) -> str:
+        return f"{number} % {step} = 0"
+
+    @override
     def limited(self, query: str, rows: int) -> str:
         # An order inside a query needs an end.
         return f"{query} offset 0 rows fetch next {rows} rows only"
 
     @override
-    def reading_of(self, datatype: str) -> Reading:
-        kinds = {"timestamp_ntz": "datetime2", "timestamp": "datetimeoffset"}
-        return _READINGS.get(kinds.get(datatype, ""), PLAIN)
+    def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:
+        del kinds
+        known = {"timestamp_ntz": "datetime2", "timestamp": "datetimeoffset"}
+        return _READINGS.get(known.get(datatype, ""), PLAIN)
 
     @override
     def reading(self, row: Row) -> Reading:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from tap_spark_source.key import Key, Range
 from tap_spark_source.plan import ReadPlan
@@ -79,7 +80,7 @@ def conditions_of(dialect: Dialect, plan: ReadPlan) -> list[str]:
     """Return the conditions that hold for every row that a plan reads."""
     conditions = [f"({plan.where})"] if plan.where else []
     if plan.sample is not None:
-        conditions.append(f"{dialect.random} < {plan.sample:f}")
+        conditions.append(f"{dialect.random} < {Decimal(str(plan.sample)):f}")
     return conditions
 
 
@@ -104,9 +105,10 @@ def survey_statement(names: KeyNames, table: str, where: str | None, reach: Reac
         return dialect.limited(f"select {keys} from {table}{condition} order by {order}", rows)
 
     first = ordered(reach.limits, "", reach.rows)
+    nth = dialect.is_multiple("n", reach.step)
     marks = (
         f"select n, {columns} from (select {dialect.numbered(columns)} as n, {columns} "
-        f"from ({first}) w) m where n in (1, {reach.rows}) or mod(n, {reach.step}) = 0"
+        f"from ({first}) w) m where n in (1, {reach.rows}) or {nth}"
     )
     if reach.top is None:
         return marks

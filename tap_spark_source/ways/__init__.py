@@ -20,7 +20,11 @@ __all__ = ["Piece", "pieces"]
 def pieces(source: Source, plan: ReadPlan, *, version: int) -> Iterator[Piece]:
     """Read a stream in the way that its plan asks for."""
     found = _regular(source, plan, version)
-    return snapshot.pieces(source, plan, plan.snapshot, found) if plan.snapshot else found
+    # A range that is read again says nothing of the rows outside it.
+    is_range = plan.window is not None and plan.window.is_fixed
+    if plan.snapshot is None or is_range:
+        return found
+    return snapshot.pieces(source, plan, plan.snapshot, found)
 
 
 def _regular(source: Source, plan: ReadPlan, version: int) -> Iterator[Piece]:

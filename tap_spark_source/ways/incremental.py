@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from singer_spark.errors import DataError
+from singer_spark.errors import DataError, SettingsError
 from singer_spark.report import report
 from tap_spark_source.bookmark import is_future, looked_back, to_mark
-from tap_spark_source.key import Edge, Key, Mark, Range
+from tap_spark_source.key import Edge, Key, Mark, Range, is_empty, is_value
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.slicing import Slice, Survey, is_heap
 from tap_spark_source.sources import Source
@@ -41,6 +42,11 @@ def open_window(source: Source, plan: ReadPlan, window: Window, key: Key) -> Ope
         except ValueError as error:
             raise bad_bound(plan.table.stream, window, error) from error
     start, end = marks
+    if window.is_fixed and start and end and is_empty(key.parts[0], start[0], end[0]):
+        raise SettingsError(
+            f"{plan.table.stream}: window_start {start[0]} is not below window_end {end[0]}, so "
+            "that no key lies between them; correct them"
+        )
     return OpenWindow(source=source, plan=plan, window=window, key=key, start=start, end=end)
 
 
@@ -62,11 +68,19 @@ class OpenWindow:
 
     @property
     def whole(self) -> Range:
-        """Return the range from the start on; the source has yet to say how far it goes."""
+        """Return the range from the start on; the source has yet to say how far it goes.
+
+        Of a list key the first part decides: a row that was read before may get the bookmark's time
+        once more, and lie below the bookmark only by what comes after it.
+        """
         return Range(
-            low=Edge(self.start) if self.start else None,
+            low=Edge(self._first) if self._first else None,
             high=Edge(self.end, is_inclusive=False) if self.end else None,
         )
+
+    @property
+    def _first(self) -> Mark | None:
+        return self.start[:1] if self.start and self.window.from_bookmark else self.start
 
     @property
     def reread(self) -> Range | None:
@@ -75,7 +89,8 @@ class OpenWindow:
         if not (start and window.from_bookmark and window.lookback):
             return None
         lower = looked_back(self.source.spark, self.key, start, window.lookback)
-        return Range(low=Edge(lower), high=Edge(start, is_inclusive=False)) if lower else None
+        high = Edge(start[:1], is_inclusive=False)
+        return Range(low=Edge(lower), high=high) if lower else None
 
     @property
     def takes_nulls(self) -> bool:
@@ -122,17 +137,29 @@ class OpenWindow:
             yield Piece(frame=frame, bookmark=bookmark, is_last=True)
             return
         for part in slices(source, plan, self.key, whole.up_to(survey.highest), survey=survey):
-            value = self.key.to_json(part.end or survey.highest)
             yield Piece(
                 frame=source.frame(plan, replace(part.piece, with_nulls=nulls)),
-                bookmark={
-                    **bookmark,
-                    "replication_key": self.key.name,
-                    "replication_key_value": value,
-                },
+                bookmark=self._marked(bookmark, part.end or survey.highest),
                 is_last=not part.end,
             )
             nulls = False
+
+    def passed(self) -> dict[str, Any]:
+        """Return the bookmark of one who reads all rows of now in another way."""
+        survey = look_ahead(self.source, self.plan, self.key, self.whole, top=self.whole)
+        self._announce(survey)
+        bookmark = {name: value for name, value in self.plan.bookmark.items() if name != RESUME}
+        return self._marked(bookmark, survey.highest) if survey.highest else bookmark
+
+    def _marked(self, bookmark: Mapping[str, Any], mark: Mark) -> dict[str, Any]:
+        for part, text in zip(self.key.parts, mark, strict=True):
+            if part.is_number and not is_value(part, int(text) if part.is_integer else text):
+                raise DataError(
+                    f"{self.stream}: the key {part.name} is {text}, which no bookmark can hold; "
+                    "leave such rows out by where"
+                )
+        value = self.key.to_json(mark)
+        return {**bookmark, "replication_key": self.key.name, "replication_key_value": value}
 
     def _fixed(self, whole: Range, *, below_bookmark: bool = False) -> Iterator[Piece]:
         """Yield the slices of a range that says nothing about the state."""

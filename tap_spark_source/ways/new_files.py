@@ -1,12 +1,15 @@
 """INCREMENTAL on the files of a table: those that were not there, or not the same, before.
 
-The bookmark holds the newest modification time that was read, and the names of the files that have
-it. Files are read in the order of these, some at a time.
+The bookmark holds the newest modification time that was read, and the names of the files that were
+read and have it, or are older by no more than the lookback: so that a file that appears late with
+an older time is found, and no other one is read again. Files are read in the order of their times,
+some at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from singer_spark.errors import StateError
@@ -21,46 +24,64 @@ _PIECE_FILES = 1000
 def pieces(source: FileSource, plan: ReadPlan) -> Iterator[Piece]:
     """Yield the rows of new files, so many files at a time."""
     seen = _seen(plan)
-    found = new_files(source.files_of(plan.table), seen)
-    if not found:
+    there = source.files_of(plan.table)
+    fresh = new_files(there, seen, lookback=plan.lookback)
+    if not fresh:
         yield Piece(bookmark=plan.bookmark, is_last=True)
-    if plan.max_rows is not None:
-        found = _limited(source, plan, found, plan.max_rows)
+    limit = plan.max_rows
+    found = fresh if limit is None else _limited(source, plan, fresh, limit)
     for first in range(0, len(found), _PIECE_FILES):
         some = found[first : first + _PIECE_FILES]
-        seen = seen_after(some, seen)
+        seen = seen_after(some, seen, lookback=plan.lookback, found=there)
         yield Piece(
             frame=source.rows_of(source.wanted_rows_of(plan, some), plan),
             bookmark={**plan.bookmark, FILES: seen},
-            is_last=first + _PIECE_FILES >= len(found),
+            is_last=first + _PIECE_FILES >= len(fresh),
         )
 
 
 def span(source: FileSource, plan: ReadPlan) -> tuple[str | None, str | None]:
     """Return the times of modification that were read last and that this run ends with."""
     seen = _seen(plan)
-    found = new_files(source.files_of(plan.table), seen)
+    found = new_files(source.files_of(plan.table), seen, lookback=plan.lookback)
     return seen.get("modified"), found[-1].modified if found else seen.get("modified")
 
 
-def new_files(found: Sequence[FoundFile], seen: Mapping[str, Any]) -> list[FoundFile]:
+def new_files(
+    found: Sequence[FoundFile], seen: Mapping[str, Any], *, lookback: float = 0
+) -> list[FoundFile]:
     """Choose the files that were not read yet, the oldest first; a replaced file is newer."""
     newest, names = seen.get("modified", ""), set(seen.get("names", ()))
+    lowest = _earlier(newest, lookback)
     fresh = [
         file
         for file in found
-        if file.modified > newest or (file.modified == newest and file.name not in names)
+        if file.modified > newest or (file.modified >= lowest and file.name not in names)
     ]
     return sorted(fresh, key=lambda file: (file.modified, file.name))
 
 
-def seen_after(read: Sequence[FoundFile], seen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the bookmark after reading some files in their order."""
-    newest = read[-1].modified
-    names = {file.name for file in read if file.modified == newest}
-    if seen.get("modified") == newest:
-        names |= set(seen.get("names", ()))
-    return {"modified": newest, "names": sorted(names)}
+def seen_after(
+    read: Sequence[FoundFile],
+    seen: Mapping[str, Any],
+    *,
+    found: Sequence[FoundFile],
+    lookback: float = 0,
+) -> dict[str, Any]:
+    """Return the bookmark after reading some of the files found, in their order."""
+    newest = max(read[-1].modified, seen.get("modified", ""))
+    lowest = _earlier(newest, lookback)
+    names = {file.name for file in read} | set(seen.get("names", ()))
+    kept = (file.name for file in found if file.name in names and lowest <= file.modified <= newest)
+    return {"modified": newest, "names": sorted(kept)}
+
+
+def _earlier(modified: str, seconds: float) -> str:
+    """Return the time so much earlier; times of one form are compared as texts."""
+    if not (modified and seconds):
+        return modified
+    earlier = datetime.fromisoformat(modified) - timedelta(seconds=seconds)
+    return earlier.isoformat(timespec="microseconds")
 
 
 def _limited(
@@ -83,13 +104,19 @@ def _limited(
 
 def _seen(plan: ReadPlan) -> Mapping[str, Any]:
     seen = plan.bookmark.get(FILES) or {}
-    if (
-        not isinstance(seen, Mapping)
-        or not isinstance(seen.get("modified", ""), str)
-        or not isinstance(seen.get("names", []), list)
-    ):
+    if not isinstance(seen, Mapping) or not _is_bookmark(seen):
         raise StateError(
             f"{plan.table.stream}: the bookmark's {FILES} must hold modified and names; correct "
             "it, or remove it to read every file again"
         )
     return seen
+
+
+def _is_bookmark(seen: Mapping[str, Any]) -> bool:
+    names = seen.get("names", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return False
+    try:
+        return "modified" not in seen or bool(datetime.fromisoformat(seen["modified"]).tzinfo)
+    except (TypeError, ValueError):
+        return False

@@ -5,36 +5,38 @@ read by a comparison of whole rows. What is compared is the JSON of key and reco
 null and an empty text apart and every type exact; of the record only a hash is kept.
 
 Each comparison is a version of a Delta table under `snapshot_path`, written once: the keys and
-hashes of all rows, and the records that changed. The bookmark names the version that was really
-emitted. Of a later one, which a failed run left, nobody knows how much has arrived: so a row is
-unchanged only where all versions from the bookmark's on agree with it, and every key of theirs that
-is gone is a deletion.
+hashes of all rows, and the records that changed. The keys of rows that are told without a
+comparison are kept there too, or nobody would know of a row that came and went between two.
+
+The bookmark names the version that was really emitted. Of a later one, which a failed run left,
+nobody knows how much has arrived: so a row is unchanged only where all versions from the bookmark's
+on agree with it and nobody told it in between, and every key of theirs that is gone is a deletion.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.names import literal, quote, table_name
+from singer_spark.names import literal
 from tap_spark_source.comparison import Snapshot
 from tap_spark_source.plan import DELETED_AT, ReadPlan
 from tap_spark_source.sources import FrameSource, Source
-from tap_spark_source.ways import full_table
+from tap_spark_source.ways import full_table, incremental
 from tap_spark_source.ways.piece import Piece
+from tap_spark_source.ways.snapshot_store import BOOKMARK, Store, folder_name
 from tap_spark_source.wire import record_json
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 logger = logging.getLogger("tap-spark-source")
 
-BOOKMARK = "snapshot"
 _STAMP = "%Y%m%dT%H%M%S%fZ"
 
 
@@ -47,29 +49,56 @@ def pieces(
             f"{plan.table.stream}: snapshot {snapshot.mode} compares by key, and "
             f"{plan.table.label} has none; set key_properties in stream_options"
         )
-    now = datetime.now(timezone.utc)
     seen = _seen(plan)
+    now = _moment_after(seen)
     is_due = seen is None or now - _time_of(seen) >= timedelta(seconds=snapshot.every)
+    store = Store(spark=source.spark, path=f"{snapshot.path}/{folder_name(plan.table.stream)}")
+    bookmark, is_complete = plan.bookmark, True
     if snapshot.mode == "rows" and (is_due or not plan.window):
-        if is_due:
-            yield _compared(source, plan, snapshot, plan.bookmark, now)
-        else:
+        if not is_due:
             logger.info("%s: the next comparison is not due yet", plan.table.stream)
-            yield Piece(bookmark=plan.bookmark, is_last=True)
-        return
-    bookmark = plan.bookmark
-    for piece in regular:
-        bookmark = piece.bookmark
-        yield piece
+            yield Piece(bookmark=bookmark, is_last=True)
+            return
+        bookmark = _passed(source, plan)
+    else:
+        store.prepare()
+        for piece in regular:
+            bookmark, is_complete = piece.bookmark, piece.is_last
+            yield from _noted(piece, plan, store, now.strftime(_STAMP))
     if is_due:
-        yield _compared(source, plan, snapshot, bookmark, now)
+        # Behind what this run has told, which belongs to what is compared.
+        version = _moment_after(now.strftime(_STAMP))
+        found = _compared(source, plan, snapshot, store, bookmark, version)
+        yield replace(found, is_last=is_complete)
+
+
+def _noted(piece: Piece, plan: ReadPlan, store: Store, version: str) -> Iterator[Piece]:
+    """Yield a piece when its keys are kept: of a row that goes now, the deletion must be told.
+
+    Its rows are read once, so that what is told is what was kept.
+    """
+    if piece.frame is None:
+        yield piece
+        return
+    rows = piece.frame.persist()
+    try:
+        store.note(version, rows.selectExpr(_key_of(rows, plan)))
+        yield replace(piece, frame=rows)
+    finally:
+        rows.unpersist()
+
+
+def _passed(source: Source, plan: ReadPlan) -> Mapping[str, Any]:
+    """Return the bookmark of a stream whose rows of now are compared, so that none is left."""
+    if plan.window is None or plan.key is None:
+        return plan.bookmark
+    return incremental.open_window(source, plan, plan.window, plan.key).passed()
 
 
 def _compared(
-    source: Source, plan: ReadPlan, snapshot: Snapshot, bookmark: Any, now: datetime
+    source: Source, plan: ReadPlan, snapshot: Snapshot, store: Store, bookmark: Any, now: datetime
 ) -> Piece:
     """Compare the table with the last version, and keep the result as the next one."""
-    store = _Store(spark=source.spark, path=f"{snapshot.path}/{table_name(plan.table.stream)}")
     base, version = _seen(plan), now.strftime(_STAMP)
     store.prepare()
     # Without a bookmark every row is new, whatever versions there are.
@@ -94,14 +123,17 @@ def _compared(
     )
 
 
+def _key_of(frame: DataFrame, plan: ReadPlan) -> str:
+    keys = [field for field in frame.schema.fields if field.name in plan.key_properties]
+    return f"{record_json(keys, singer_decimal=plan.singer_decimal)} as key"
+
+
 def _current(source: Source, plan: ReadPlan, *, with_rows: bool) -> DataFrame:
     """Return key, hash and record of every row that the table holds now."""
     columns = [column for column in plan.columns if with_rows or column.name in plan.key_properties]
     frame = _whole(source, replace(plan, columns=tuple(columns), window=None, max_rows=None))
     fields = frame.schema.fields
-    keys = [field for field in fields if field.name in plan.key_properties]
-    decimal = plan.singer_decimal
-    key = f"{record_json(keys, singer_decimal=decimal)} as key"
+    key, decimal = _key_of(frame, plan), plan.singer_decimal
     if not with_rows:
         return frame.selectExpr(
             key, "cast(null as binary) as hash", "cast(null as string) as record"
@@ -136,7 +168,7 @@ def changes_of(base: DataFrame, current: DataFrame, *, versions: int | None) -> 
     """Return every key that is there now or was before, with what became of its row.
 
     Args:
-        base: The rows of earlier versions.
+        base: The rows of earlier versions, and those that were told in between.
         current: The rows of now.
         versions: How many versions must agree for a row to be unchanged; None where none is.
     """
@@ -181,70 +213,11 @@ def _seen(plan: ReadPlan) -> str | None:
     return str(version)
 
 
+def _moment_after(version: str | None) -> datetime:
+    """Return now, or where the clock has gone back the first moment behind a version."""
+    now = datetime.now(timezone.utc)
+    return max(now, _time_of(version) + timedelta(microseconds=1)) if version else now
+
+
 def _time_of(version: str) -> datetime:
     return datetime.strptime(version, _STAMP).replace(tzinfo=timezone.utc)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Store:
-    """The versions of one stream: a Delta table with a partition for each."""
-
-    spark: SparkSession
-    path: str
-
-    @property
-    def _name(self) -> str:
-        return f"delta.{quote(self.path)}"
-
-    def prepare(self) -> None:
-        """Make the table, if it is not there; what is removed from it goes at once."""
-        self.spark.sql(
-            f"create table if not exists {self._name} "
-            "(version string, key string, hash binary, change string, record string) "
-            "using delta partitioned by (version) tblproperties ("
-            "'delta.deletedFileRetentionDuration' = 'interval 0 seconds', "
-            "'delta.logRetentionDuration' = 'interval 1 days')"
-        )
-
-    def versions(self) -> list[str]:
-        """Name the versions that are there."""
-        found = self._whole().where("key is null").select("version")
-        return [str(version) for version in found.toArrow().column(0).to_pylist()]
-
-    def require(self, version: str, known: Sequence[str], stream: str) -> None:
-        """Fail where a version is not among those that are there."""
-        if version not in known:
-            raise StateError(
-                f"{stream}: snapshot {version}, which the bookmark names, is not in {self.path}; "
-                f"restore it, or remove {BOOKMARK} from the bookmark to begin with a new comparison"
-            )
-
-    def rows_since(self, version: str | None) -> DataFrame:
-        """Return the keys and hashes of the rows that any version from one on had."""
-        found = self._whole().where(f"version >= {literal(version or '')}")
-        kept = found.where("key is not null and change is distinct from 'deleted'")
-        return kept.select("key", "hash")
-
-    def changes(self, version: str, *, with_rows: bool) -> DataFrame:
-        wanted = "change is not null" if with_rows else "change = 'deleted'"
-        return self._whole().where(f"version = {literal(version)}").where(wanted)
-
-    def write(self, version: str, rows: DataFrame) -> None:
-        # A row without a key says that the version is there, even of an empty table.
-        mark = self.spark.sql("select null as key, null as hash, null as change, null as record")
-        named = rows.union(mark).selectExpr(f"{literal(version)} as version", "*")
-        named.write.format("delta").mode("append").save(self.path)
-
-    def forget_before(self, version: str, known: Sequence[str]) -> None:
-        """Remove the versions that no state can name any more.
-
-        The one before the given one stays: a run that resumed from a checkpoint may fail, and the
-        next one begin with the state that the checkpoint had not replaced yet.
-        """
-        older = sorted(found for found in known if found < version)
-        if len(older) > 1:
-            self.spark.sql(f"delete from {self._name} where version < {literal(older[-1])}")
-            self.spark.sql(f"vacuum {self._name} retain 0 hours")
-
-    def _whole(self) -> DataFrame:
-        return self.spark.read.format("delta").load(self.path)

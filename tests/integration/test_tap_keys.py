@@ -69,7 +69,7 @@ def test_rows_below_the_bookmark_are_counted_and_can_have_a_stream_of_their_own(
     with caplog.at_level(logging.INFO):
         output = run_tap(config(database, settings=small, **options), state=state)
     assert ids(output, STREAM) == [6, 7, 8, 9, 10]
-    assert "public-events: 2 rows below the bookmark were read" in caplog.text
+    assert "public-events: the lookback read 2 rows below the bookmark" in caplog.text
     metric = {"type": "counter", "metric": "late_record_count", "value": 2}
     assert f"METRIC: {json.dumps({**metric, 'tags': {'stream': STREAM}})}" in caplog.text
     told = {fact["kind"]: fact for _, fact in read_report(tmp_path / "report")}

@@ -125,14 +125,54 @@ def test_comparisons_can_be_rarer_than_runs(tmp_path, write):
     options = {"replication_key": "id", "snapshot_every": "1h"}
     write(rows((1, "a"), (2, "b")))
     first = run_tap(config(tmp_path, "keys", **options))
-    write(rows((2, "b")))
+    write(rows((2, "b"), (3, "told between two comparisons")))
     second = run_tap(config(tmp_path, "keys", **options), state=first.state)
-    assert told(second) == {2: "b"}
+    assert told(second) == {2: "b", 3: "told between two comparisons"}
     assert second.bookmark("t")["snapshot"] == first.bookmark("t")["snapshot"]
+    write(rows((2, "b")))
     due = run_tap(config(tmp_path, "keys", replication_key="id"), state=second.state)
-    assert told(due) == {1: "gone", 2: "b"}
+    assert told(due) == {1: "gone", 3: "gone"}
+    again = run_tap(config(tmp_path, "keys", replication_key="id"), state=due.state)
+    assert again.records() == []
     full = run_tap(config(tmp_path, "rows", snapshot_every="1h"), state=second.state)
     assert full.records() == []
+
+
+def test_a_comparison_of_rows_moves_the_bookmark_that_runs_in_between_start_from(tmp_path, write):
+    options = {"replication_key": "id", "snapshot_every": "1h"}
+    write(rows((1, "a"), (2, "b")))
+    first = run_tap(config(tmp_path, "rows", **options))
+    assert first.bookmark("t")["replication_key_value"] == 2
+    write(rows((1, "changed"), (2, "b"), (3, "c")))
+    second = run_tap(config(tmp_path, "rows", **options), state=first.state)
+    assert told(second) == {2: "b", 3: "c"}
+    write(rows((1, "changed"), (2, "b")))
+    due = run_tap(config(tmp_path, "rows", replication_key="id"), state=second.state)
+    # What was told in between is told again, since nobody knows whether it is still the same.
+    assert told(due) == {1: "changed", 2: "b", 3: "gone"}
+    assert due.bookmark("t")["replication_key_value"] == 3
+
+
+def test_what_a_run_told_that_failed_before_it_compared_is_taken_back(tmp_path, write):
+    write(rows((1, "a")))
+    first = run_tap(config(tmp_path, "keys"))
+    write(rows((1, "a"), (2, "b"), (3, "c"), (3, "d")))
+    lost = run_tap(config(tmp_path, "keys"), state=first.state, fails=DataError)
+    assert {record["id"] for record in lost.records()} == {1, 2, 3}
+    write(rows((1, "a")))
+    again = run_tap(config(tmp_path, "keys"), state=first.state)
+    assert told(again) == {1: "a", 2: "gone", 3: "gone"}
+
+
+def test_a_window_is_read_without_a_comparison(tmp_path, write):
+    write(rows((1, "a"), (2, "b")))
+    first = run_tap(config(tmp_path, "keys", replication_key="id"))
+    write(rows((2, "c"), (3, "d")))
+    for mode in ("keys", "rows"):
+        settings = {**config(tmp_path, mode, replication_key="id"), "window_start": "2"}
+        window = run_tap({**settings, "window_end": "3"}, state=first.state)
+        assert told(window) == {2: "c"}
+        assert window.state == first.state
 
 
 def test_an_emptied_table_is_compared_too(tmp_path, write):

@@ -23,6 +23,10 @@ create table odd (id integer primary key, n integer, "a ""b" text);
 insert into odd values (1, 'many', 'x');
 create table pairs (b text, a integer, x text, primary key (a, b)) without rowid;
 insert into pairs values ('p', 1, null), ('q', 1, 'z'), ('a', 2, 'y');
+create table bytes (id blob primary key, v text);
+insert into bytes values (x'00', 'a'), (x'7f00', 'b'), (x'ff', 'c');
+create table changed (id integer primary key, a integer, b integer);
+insert into changed values (1, null, 9), (2, 30, 5), (3, 100, null);
 create view some as select id, t from kinds;
 """
 
@@ -39,7 +43,9 @@ def url(tmp_path_factory):
 def test_tables_views_and_keys_are_found(url):
     catalog = discover({"source_url": url})
     names = [entry["tap_stream_id"] for entry in catalog["streams"]]
-    assert names == ["main-kinds", "main-odd", "main-pairs", "main-some"]
+    assert names == [
+        f"main-{name}" for name in ("bytes", "changed", "kinds", "odd", "pairs", "some")
+    ]
     assert entry_of(catalog, "main-pairs")["key_properties"] == ["a", "b"]
 
 
@@ -88,3 +94,23 @@ def test_a_table_is_cut_along_its_key(url):
         (2, "a"),
     ]
     assert output.kinds.count("STATE") >= 3
+
+
+def test_bytes_cut_a_table_as_bytes(url):
+    output = run_tap({"source_url": url, "tables": ["main.bytes"], "slice_rows": 1})
+    assert sorted(row["v"] for row in output.records()) == ["a", "b", "c"]
+    keyed = {"*": {"replication_key": "id"}}
+    output = run_tap({"source_url": url, "tables": ["main.bytes"], "stream_options": keyed})
+    assert len(output.records()) == 3
+    assert output.bookmark("main-bytes")["replication_key_value"] == "/w=="
+
+
+def test_an_expression_is_compared_as_what_its_values_are(url):
+    config = {
+        "source_url": url,
+        "tables": ["main.changed"],
+        "stream_options": {"*": {"replication_key": "coalesce(a, b)"}},
+    }
+    first = run_tap(config)
+    assert first.bookmark("main-changed")["replication_key_value"] == 100
+    assert [row["id"] for row in run_tap(config, state=first.state).records()] == [3]

@@ -140,6 +140,14 @@ class TestUntilComplete:
         }
         assert is_left(record, 10) == left
 
+    def test_a_tap_that_tells_of_its_limit_is_believed(self):
+        record = {
+            "bookmarks_before": {"a": 1},
+            "bookmarks_after": {"a": 2},
+            "streams": {"a": {"records": 3, "loaded": None, "limited": True}},
+        }
+        assert is_left(record, 10)
+
 
 class TestSeveral:
     @pytest.fixture(autouse=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from singer_spark.errors import SchemaError, StateError
+from tap_spark_source.plan import ReadPlan
 from tap_spark_source.sources import FoundFile
 from tap_spark_source.sources.connect import given_field
 from tap_spark_source.sources.debezium import fields_of, keys_of, read_event
 from tap_spark_source.sources.files import is_complete
+from tap_spark_source.table import Table
 from tap_spark_source.ways.delta_log import stops
 from tap_spark_source.ways.kafka_log import cuts, known_starts
-from tap_spark_source.ways.new_files import new_files, seen_after
+from tap_spark_source.ways.new_files import new_files, pieces, seen_after
 
 
 def file(name: str, modified: str) -> FoundFile:
@@ -26,15 +30,49 @@ def test_new_files_come_in_order_and_ties_at_the_bookmark_are_told_by_name():
 
 
 def test_a_replaced_file_is_new_again():
-    seen = seen_after([file("a", "1"), file("b", "2")], {})
+    seen = seen_after([file("a", "1"), file("b", "2")], {}, found=[file("b", "2")])
     assert new_files([file("a", "3"), file("b", "2")], seen) == [file("a", "3")]
 
 
 def test_the_names_of_one_instant_are_gathered_over_pieces():
-    seen = seen_after([file("a", "1"), file("b", "2")], {})
+    a, b, c, d = file("a", "1"), file("b", "2"), file("c", "2"), file("d", "3")
+    seen = seen_after([a, b], {}, found=[a, b, c, d])
     assert seen == {"modified": "2", "names": ["b"]}
-    assert seen_after([file("c", "2")], seen) == {"modified": "2", "names": ["b", "c"]}
-    assert seen_after([file("d", "3")], seen) == {"modified": "3", "names": ["d"]}
+    after = seen_after([c], seen, found=[a, b, c, d])
+    assert after == {"modified": "2", "names": ["b", "c"]}
+    assert seen_after([d], after, found=[a, b, c, d]) == {"modified": "3", "names": ["d"]}
+
+
+def minute(number: int) -> str:
+    return f"2026-01-01T00:{number:02}:00.000000+00:00"
+
+
+def test_within_the_lookback_a_file_that_appears_late_is_found_and_none_is_repeated():
+    a, b, c = (file(name, minute(at)) for name, at in (("a", 1), ("b", 5), ("c", 9)))
+    late, too_late = file("late", minute(4)), file("too late", minute(3))
+    seen = seen_after([a, b, c], {}, lookback=300, found=[a, b, c])
+    assert seen == {"modified": minute(9), "names": ["b", "c"]}
+    found = [a, b, c, late, too_late]
+    assert new_files(found, seen, lookback=300) == [late]
+    seen = seen_after([late], seen, lookback=300, found=found)
+    assert seen == {"modified": minute(9), "names": ["b", "c", "late"]}
+    assert new_files(found, seen, lookback=300) == []
+    d = file("d", minute(12))
+    assert new_files([*found, d], seen, lookback=300) == [d]
+    seen = seen_after([d], seen, lookback=300, found=[*found, d])
+    assert seen == {"modified": minute(12), "names": ["c", "d"]}
+
+
+def test_names_of_files_that_are_no_texts_are_a_state_error():
+    bookmark = {"files": {"modified": minute(1), "names": [1, "a"]}}
+    table = Table(stream="t", name="t")
+    plan = ReadPlan(table=table, columns=(), key_properties=(), bookmark=bookmark)
+    with pytest.raises(StateError, match="t: the bookmark's files must hold modified and names"):
+        list(pieces(None, plan))
+    for modified in ("yesterday", 5):
+        bookmark = {"files": {"modified": modified, "names": []}}
+        with pytest.raises(StateError, match="must hold modified and names"):
+            list(pieces(None, replace(plan, bookmark=bookmark)))
 
 
 @pytest.mark.parametrize(

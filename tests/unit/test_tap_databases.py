@@ -41,17 +41,59 @@ def test_identifiers_are_quoted(dialect, quoted):
         ),
         (SQLite(), "bigint", "5", "5"),
         (SQLite(), "string", "2024", "'2024'"),
+        (SQLite(), "binary", "AP8=", "X'00ff'"),
+        (SQLServer(), "binary", "AP8=", "0x00ff"),
+        (Oracle(), "binary", "AP8=", "hextoraw('00ff')"),
+        (MySQL(), "binary", "AP8=", "X'00ff'"),
     ],
 )
 def test_a_bookmark_becomes_a_literal_of_its_type(dialect, datatype, value, literal):
     assert dialect.literal(column(datatype), value) == literal
 
 
+def test_variables_of_the_session_join_those_of_the_tap():
+    ours = "time_zone='+00:00'"
+    assert MySQL().connection({})["sessionVariables"] == ours
+    given = {"sessionVariables": "sql_mode='ANSI'", "useSSL": "true"}
+    assert MySQL().connection(given) == {
+        "sessionVariables": f"sql_mode='ANSI',{ours}",
+        "useCursorFetch": "true",
+        "useSSL": "true",
+    }
+
+
+@pytest.mark.parametrize("base", ["enum", "set"])
+def test_what_mysql_sorts_otherwise_than_it_compares_is_no_key(base):
+    row = {"base": base, "native": f"{base}('b','a')", "p": None}
+    assert not MySQL().reading(row).can_be_key
+    assert MySQL().reading({"base": "varchar", "native": "varchar(3)", "p": None}).can_be_key
+
+
+@pytest.mark.parametrize(
+    ("kinds", "parse", "can_be_key"),
+    [
+        (("integer", "integer"), "as bigint", True),
+        (("integer", "real"), "'real:'", True),
+        (("text", "text"), "'text:'", True),
+        (("blob", "blob"), "unhex", True),
+        (("null", "null"), "'text:'", True),
+        (("integer", "text"), "'text:'", False),
+    ],
+)
+def test_an_expression_of_sqlite_is_what_its_lowest_and_highest_values_are(
+    kinds, parse, can_be_key
+):
+    reading = SQLite().reading_of("string", kinds)
+    assert parse in reading.parse
+    assert reading.can_be_key is can_be_key
+    assert not SQLite().reading({"native": ""}).can_be_key
+
+
 def test_mariadb_is_reached_by_the_scheme_that_spark_knows():
     assert MariaDB().url("jdbc:mariadb://h:1/d") == "jdbc:mysql://h:1/d?permitMysqlScheme"
     assert MariaDB().url("jdbc:mariadb://h/d?a=b") == "jdbc:mysql://h/d?a=b&permitMysqlScheme"
     assert MySQL().url("jdbc:mysql://h/d") == "jdbc:mysql://h/d"
-    assert MariaDB().connection()["driver"] == "org.mariadb.jdbc.Driver"
+    assert MariaDB().connection({})["driver"] == "org.mariadb.jdbc.Driver"
 
 
 @pytest.mark.parametrize(
@@ -121,5 +163,5 @@ def test_sqlite_follows_its_rules_of_affinity():
     text = SQLite().reading({"native": "VARCHAR(10)"})
     assert "as bigint" in integer.parse
     assert SQLite().reading({"native": "DATETIME"}) is text
-    assert SQLite().reading({"native": ""}) is text
+    assert SQLite().reading({"native": ""}).parse == text.parse
     assert SQLite().reading({"native": "DECIMAL(10,2)"}).hint == DECIMAL_HINT

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from singer_spark.errors import SettingsError, SourceError, StateError
@@ -196,3 +198,26 @@ def test_the_whole_table_is_cut_along_its_key_whatever_the_replication_key():
     log = read(method="LOG_BASED", keys=("n", "price"))
     assert log.key.name == ["n", "price"]
     assert read(method="LOG_BASED", keys=("f",)).key is None
+
+
+def test_what_its_source_sorts_otherwise_than_it_compares_is_no_key():
+    odd = Column(name="kind", datatype="string", schema={}, has_order=False)
+    table = replace(TABLE, columns=(*TABLE.columns, odd), keys=("kind",))
+    options = {"key_properties": ("kind",), "is_selected": lambda _: True, "bookmark": {}}
+    by_kind = Replication(method="INCREMENTAL", key=("kind",))
+    with pytest.raises(SettingsError, match=r"s-t: .* use an expression such as cast\(kind as"):
+        plan_read(table, settings(), replication=by_kind, **options)
+    assert plan_read(table, settings(), replication=Replication(), **options).key is None
+
+
+def test_a_topic_needs_no_snapshot():
+    config = {"source_url": "kafka:h:1", "snapshot_path": "/x"}
+    config["stream_options"] = {"*": {"snapshot": "keys"}}
+    with pytest.raises(SettingsError, match="s-t: a topic tells deletions itself; remove snapshot"):
+        read(method="LOG_BASED", **config)
+
+
+def test_the_lookback_holds_for_new_files():
+    options = {"replication_method": "INCREMENTAL", "new_files": True, "lookback": 60}
+    found = read(method="INCREMENTAL", source_url="csv:/x", stream_options={"*": options})
+    assert (found.new_files, found.lookback) == (True, 60)

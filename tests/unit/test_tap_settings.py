@@ -50,6 +50,34 @@ def test_every_problem_is_reported_at_once():
     assert len(found) == 7
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "minPartitions",
+        "maxRecordsPerPartition",
+        "startingTimestamp",
+        "startingOffsetsByTimestamp",
+        "startingOffsetsByTimestampStrategy",
+        "endingTimestamp",
+        "endingOffsetsByTimestamp",
+        "maxOffsetsPerTrigger",
+    ],
+)
+def test_options_that_would_tear_or_cut_off_a_log_are_refused(option):
+    (found,) = problems({"source_url": "kafka:h:1", "source_options": {option: "1"}})
+    assert found.startswith(f"source_options: {option} cannot be set: ")
+
+
+def test_session_variables_stand_in_the_options_and_leave_the_zone_alone():
+    url = "jdbc:mysql://h/d"
+    (found,) = problems({"source_url": f"{url}?sessionVariables=a=1"})
+    assert "source_url: sessionVariables" in found
+    (found,) = problems(
+        {"source_url": url, "source_options": {"sessionVariables": "Time_Zone='+01:00'"}}
+    )
+    assert "source_options: sessionVariables cannot set time_zone" in found
+
+
 def test_a_missing_url_is_named():
     assert problems({}) == ("source_url is required",)
 

@@ -14,7 +14,8 @@ from tap_spark_source.sources.dialect import Dialect
 from tap_spark_source.sources.mysql import MySQL
 from tap_spark_source.sources.postgres import Postgres
 from tap_spark_source.sources.sparksql import SparkSQL
-from tap_spark_source.sources.statements import KeyNames, survey_statement
+from tap_spark_source.sources.sqlserver import SQLServer
+from tap_spark_source.sources.statements import KeyNames, conditions_of, survey_statement
 from tap_spark_source.table import Column, Index, Table
 from tap_spark_source.window import Window
 
@@ -105,6 +106,18 @@ def test_a_survey_walks_the_key_no_further_than_a_slice(dialect, first, last, nu
     for part in (first, last, number, "n in (1, 100) or mod(n, 10) = 0"):
         assert part in query
     assert "offset" not in query
+
+
+def test_sql_server_has_a_sign_for_the_rest_of_a_division():
+    reach = Reach(limits=Range(), top=None, rows=100, step=10)
+    query = survey_statement(KeyNames.in_table(SQLServer(), Key(parts=(ID,))), "t", None, reach)
+    assert query.endswith("n in (1, 100) or n % 10 = 0")
+
+
+def test_a_small_sample_is_a_number_that_databases_read():
+    table = Table(stream="t", name="t", columns=(ID,))
+    plan = ReadPlan(table=table, columns=(ID,), key_properties=(), sample=1e-7)
+    assert conditions_of(Dialect(), plan) == ["rand() < 0.0000001"]
 
 
 def test_bytes_are_compared_as_bytes():

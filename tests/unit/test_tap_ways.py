@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from singer_spark.errors import DataError, StateError
+from singer_spark.errors import DataError, SettingsError, StateError
 from tap_spark_source.key import Key
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.slicing import Survey, cuts_of
+from tap_spark_source.table import Column
 from tap_spark_source.ways import pieces
 from tap_spark_source.window import Window
 from tests.support.memory import MemorySource, table
@@ -104,15 +105,14 @@ def _bookmark_at(bookmark: dict, key: Key) -> int:
 
 
 def _change(source: MemorySource, data, at: int, lookback: int) -> None:
-    """Insert and update rows, late by less than the lookback covers; a tie needs a single key."""
+    """Insert and update rows, late by no more than the lookback covers."""
     floor = max(0, at - lookback)
     for new in data.draw(st.lists(st.integers(floor, at + 8), max_size=8)):
-        # A list key has no ties to read again: what is late must be covered by the lookback.
-        at_new = new if lookback else max(new, at + 1)
-        source.rows.append({"id": len(source.rows), "at": at_new, "code": "new"})
+        source.rows.append({"id": len(source.rows), "at": new, "code": "new"})
     for number in data.draw(st.lists(st.integers(0, 40), max_size=4)):
         if number < len(source.rows):
-            source.rows[number] |= {"at": at + 1, "code": "changed"}
+            # A row of a low id that is changed at the very time of the bookmark included.
+            source.rows[number] |= {"at": data.draw(st.integers(at, at + 1)), "code": "changed"}
 
 
 def _check_repeats(run: Run, read: ReadPlan, key: Key) -> None:
@@ -231,6 +231,30 @@ def test_rows_without_a_key_are_read_once_per_run_even_if_nothing_else_is():
     assert Run(source, excluded).ids == [2, 3, 4]
     with pytest.raises(DataError, match="t: 1 rows have no at"):
         Run(source, incremental(bookmark, BY_AT, null_keys="fail"))
+
+
+def test_a_list_key_goes_on_with_all_rows_of_its_first_value():
+    bookmark = {"replication_key": ["at", "id"], "replication_key_value": [5, 9]}
+    source = MemorySource([{"id": n, "at": at} for n, at in ((3, 5), (9, 5), (1, 6), (2, 4))])
+    run = Run(source, incremental(bookmark, BY_AT_AND_ID))
+    assert run.ids == [1, 3, 9]
+    assert run.bookmark["replication_key_value"] == [6, 1]
+    assert Run(source, incremental(bookmark, BY_AT_AND_ID, lookback=1)).ids == [1, 2, 3, 9]
+
+
+@pytest.mark.parametrize(("start", "end"), [(5, 4), (5, 5), (10, 9)])
+def test_a_window_that_holds_nothing_is_told(start, end):
+    window = Window(start=(start,), end=(end,), is_fixed=True)
+    with pytest.raises(SettingsError, match=f"t: window_start {start} is not below window_end"):
+        Run(MemorySource(rows(5)), plan({}, key=BY_AT, window=window))
+
+
+def test_a_highest_key_that_is_no_number_never_becomes_a_bookmark():
+    price = Column(name="at", datatype="string", schema={"format": "x-singer.decimal"})
+    source = MemorySource([{"id": 1, "at": "NaN"}])
+    read = plan({}, key=Key(parts=(price,)), window=Window())
+    with pytest.raises(DataError, match=r"t: the key at is NaN, .*; leave such rows out by where"):
+        Run(source, read)
 
 
 @pytest.mark.parametrize("marker", [{}, {"version": 1}, {"version": 1, "key": "x"}, 5, []])
