@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,9 @@ from singer_spark.pipeline import (
 from singer_spark.pipeline.endpoints import DEFAULT_TARGET
 from singer_spark.runner.commands import find_command
 from singer_spark.runner.probe import sample_source, start_target
+from singer_spark.runner.supervisor import StoppedError
 from singer_spark.runner.versions import version_of
+from singer_spark.settings import SparkSettings
 from singer_spark.state import create_state_store
 from singer_spark.state.lock import LockedError, locked
 from singer_spark.state.objects import Expect
@@ -114,6 +117,8 @@ def _steps(path: Path) -> Iterator[Step]:
     for name, attempt in tries.items():
         try:
             yield attempt()
+        except StoppedError:
+            raise
         except SingerSparkError as error:
             yield Step(name, error.format_message(), error.exit_code)
             if name == "commands":
@@ -152,15 +157,19 @@ def _destination(pipeline: Pipeline) -> str:
     path = pipeline.target.config.get("path")
     place = ""
     if Path(pipeline.target.command).name == DEFAULT_TARGET and isinstance(path, str):
-        place = _try_place(path)
+        place = _try_place(path, pipeline.target.config)
     start_target(pipeline)
     return f"{pipeline.target.command} starts{place}"
 
 
-def _try_place(path: str) -> str:
+def _try_place(path: str, config: Mapping[str, Any]) -> str:
     """See whether tables can be written; a local folder is not made for that."""
     if path.startswith(("s3a://", "s3://", "s3n://")):
-        objects = create_state_store("s3://" + path.split("://", 1)[1]).objects
+        conf = SparkSettings.from_config(config).conf
+        if any(re.search(r"fs\.s3a\..*(key|credentials|token)", name) for name in conf):
+            return f" ({path} is not tried: only Spark knows the credentials of spark_conf)"
+        place = {"url": "s3://" + path.split("://", 1)[1], **_s3_options(conf)}
+        objects = create_state_store(place).objects
         objects.write(PROBE, b"{}", Expect.ANYTHING)
         objects.delete(PROBE)
         return f", {path} can be written"
@@ -170,6 +179,17 @@ def _try_place(path: str) -> str:
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
         raise SettingsError(f"destination: {nearest} cannot be written; choose another path")
     return f", {path} can be written"
+
+
+def _s3_options(conf: Mapping[str, str]) -> dict[str, str]:
+    """Take over where Spark is told that S3 is."""
+    endpoint = conf.get("spark.hadoop.fs.s3a.endpoint", "")
+    if endpoint and "://" not in endpoint:
+        secure = conf.get("spark.hadoop.fs.s3a.connection.ssl.enabled", "true") != "false"
+        endpoint = f"{'https' if secure else 'http'}://{endpoint}"
+    region = conf.get("spark.hadoop.fs.s3a.endpoint.region", "")
+    given = {"endpoint_url": endpoint, "region": region}
+    return {key: value for key, value in given.items() if value}
 
 
 def _upwards(path: Path) -> Sequence[Path]:

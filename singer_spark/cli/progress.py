@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, final
@@ -24,13 +25,24 @@ if TYPE_CHECKING:
 def open_display(*, err: bool) -> Iterator[Display]:
     """Show a run on standard output, or on standard error: live on a terminal, else in lines."""
     stream = sys.stderr if err else sys.stdout
-    if not stream.isatty():
-        yield PlainDisplay(partial(click.echo, err=err))
+    if stream is None or not stream.isatty():
+        yield PlainDisplay(partial(tell, err=err))
         return
     with make_progress(err=err) as progress:
         display = LiveDisplay(progress)
         yield display
         display.finish()
+
+
+def tell(line: str, *, err: bool = False) -> None:
+    """Print a line; a reader who has gone away is no reason to end a run."""
+    try:
+        click.echo(line, err=err)
+    except OSError:
+        # What could not be written would be tried again, and fail, when the program ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2 if err else 1)
+        os.close(nowhere)
 
 
 def make_progress(*, err: bool) -> Progress:
@@ -83,7 +95,8 @@ class LiveDisplay:
 
     def say(self, line: str) -> None:
         """Print a line above the moving ones."""
-        self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        with suppress(OSError):
+            self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, streams: Mapping[str, StreamFacts]) -> None:
         """Move the lines of the streams."""

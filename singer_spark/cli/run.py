@@ -12,9 +12,9 @@ import click
 
 from singer_spark.cli.complete import complete_pipeline
 from singer_spark.cli.preview import show_preview
-from singer_spark.cli.progress import open_display
-from singer_spark.cli.several import run_several, show_outcomes
-from singer_spark.errors import SettingsError
+from singer_spark.cli.progress import open_display, tell
+from singer_spark.cli.several import follow_parent, run_several, show_failure, show_outcomes
+from singer_spark.errors import SettingsError, SingerSparkError
 from singer_spark.pipeline import Pipeline, find_pipelines, load_pipeline, refuse_twins
 from singer_spark.pipeline.find import is_pattern
 from singer_spark.runner import (
@@ -46,6 +46,8 @@ path_type = click.Path(path_type=Path)
 @click.option("--state-in", type=path_type, help="Read the state from this file; use no store.")
 @click.option("--state-out", type=path_type, help="Write the state to this file; use no store.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result, state included, as JSON.")
+@click.option("--parent", type=int, hidden=True, expose_value=False, callback=follow_parent,
+              help="End when this process, which started us, ends.")  # fmt: skip
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -97,25 +99,48 @@ def run(
         return
     if options.files and not options.files.result and not until_complete:
         click.echo("Warning: without --state-out the new state is not kept", err=True)
-    _run_one(load_pipeline(paths[0]), options, until_complete=until_complete, as_json=as_json)
+    _run_path(paths[0], options, until_complete=until_complete, as_json=as_json)
+
+
+def _run_path(path: Path, options: RunOptions, *, until_complete: bool, as_json: bool) -> None:
+    """Run a pipeline; as JSON what fails is told too, a run or what kept it from beginning."""
+    failures: list[RunResult] = []
+    try:
+        results = _run_one(load_pipeline(path), options, failures, until_complete, as_json)
+    except SingerSparkError as error:
+        if as_json and not failures:
+            show_failure(path.stem, error.exit_code, error.format_message())
+        raise
+    finally:
+        for failure in failures if as_json else ():
+            _show_json(failure)
+    if not as_json:
+        show_results(results)
 
 
 def _run_one(
-    pipeline: Pipeline, options: RunOptions, *, until_complete: bool, as_json: bool
-) -> None:
+    pipeline: Pipeline,
+    options: RunOptions,
+    failures: list[RunResult],
+    until_complete: bool,
+    as_json: bool,
+) -> list[RunResult]:
     results = []
     with open_display(err=as_json) as display:
         runs: Iterable[RunResult] = (
-            run_until_complete(pipeline, options, display)
+            run_until_complete(pipeline, options, display, on_failure=failures.append)
             if until_complete
-            else [run_pipeline(pipeline, options, display=display)]
+            else [run_pipeline(pipeline, options, display=display, on_failure=failures.append)]
         )
         for result in runs:
             results.append(result)
             if as_json:
-                click.echo(json.dumps({**result.record, "state": result.state}))
-    if not as_json:
-        show_results(results)
+                _show_json(result)
+    return results
+
+
+def _show_json(result: RunResult) -> None:
+    click.echo(json.dumps({**result.record, "state": result.state}))
 
 
 def show_results(results: Sequence[RunResult]) -> None:
@@ -124,9 +149,9 @@ def show_results(results: Sequence[RunResult]) -> None:
     for result in results:
         streams.update(result.records)
     runs = f" by {len(results)} runs" if len(results) > 1 else ""
-    click.echo(f"Done! {streams.total()} records in {len(streams)} stream(s){runs}")
+    tell(f"Done! {streams.total()} records in {len(streams)} stream(s){runs}")
     for stream, count in streams.items():
-        click.echo(f"  {stream}: {count}")
+        tell(f"  {stream}: {count}")
 
 
 def _run_several(paths: Sequence[Path], ctx: click.Context, parallel: int, *, as_json: bool) -> int:
@@ -136,6 +161,8 @@ def _run_several(paths: Sequence[Path], ctx: click.Context, parallel: int, *, as
         for outcome in outcomes:
             for result in outcome.results:
                 click.echo(json.dumps(result))
+            if outcome.code and not any(result["exit_code"] for result in outcome.results):
+                show_failure(outcome.name, outcome.code, "it ended without a word; see its log")
     else:
         show_outcomes(outcomes)
     return max(outcome.code for outcome in outcomes)

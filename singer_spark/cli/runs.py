@@ -18,7 +18,7 @@ from singer_spark.cli.table import (
     tell_duration,
     wrap,
 )
-from singer_spark.errors import SingerSparkError
+from singer_spark.errors import SingerSparkError, StateError
 from singer_spark.health.lag import watermarks
 from singer_spark.health.words import tell_seconds
 from singer_spark.state.runs import list_runs
@@ -40,6 +40,11 @@ def runs(pipeline: str | None, *, limit: int, url: str | None, as_json: bool) ->
     """
     errors: list[SingerSparkError] = []
     places = [find_place(pipeline, url)] if pipeline else list(_open_all(url, errors))
+    if pipeline and url and pipeline not in (known := places[0].store.list_names()):
+        raise StateError(
+            f"{places[0].store.objects.place} knows no pipeline {pipeline}; there are "
+            f"{', '.join(known) or 'none'}"
+        )
     found = [run for place in places for run in _read(place, limit, errors)]
     newest = sorted(found, key=lambda run: str(run.get("run_id")), reverse=True)[:limit]
     if as_json:

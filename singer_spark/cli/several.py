@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,15 +17,15 @@ from typing import IO, Any, NamedTuple, final
 import click
 
 from singer_spark.cli.table import cut, lay_out, tell_count, tell_duration
-from singer_spark.errors import SingerSparkError
-from singer_spark.runner.process import relay_log
+from singer_spark.errors import EXIT_SIGTERM, SingerSparkError
+from singer_spark.runner.process import relay_log, stop_with_parent
 from singer_spark.runner.supervisor import Events, Failed, caught_signals
 
 HEAD = ("PIPELINE", "RECORDS", "TOOK", "EXIT")
 
 
 class Outcome(NamedTuple):
-    """How one pipeline ended; `results` are those of its runs that succeeded."""
+    """How one pipeline ended; `results` are those of its runs, a failed one too."""
 
     name: str
     code: int
@@ -44,6 +45,7 @@ class Fleet:
     def run(self, path: Path) -> Outcome | None:
         """Run one pipeline to its end; None where it was stopped before it began."""
         command = [sys.executable, "-m", "singer_spark.cli", "run", str(path), "--json"]
+        command += ["--parent", str(os.getpid())]
         with self._changing:
             if self._stopped:
                 return None
@@ -66,11 +68,20 @@ class Fleet:
         return Outcome(path.stem, code if code >= 0 else 128 - code, [*map(json.loads, lines)])
 
     def stop(self) -> None:
-        """Ask what runs to end, and start nothing more."""
+        """Ask what runs to end, and start nothing more; asked again, it hurries."""
         with self._changing:
             self._stopped = True
             for process in self._running:
                 process.send_signal(signal.SIGTERM)
+
+
+def follow_parent(_ctx: click.Context, _param: click.Parameter, pid: int | None) -> None:
+    """Be stopped, by the kernel, when the process that started us is killed; only Linux can."""
+    if pid is None or sys.platform != "linux":
+        return
+    stop_with_parent(signal.SIGTERM)
+    if os.getppid() != pid:
+        sys.exit(EXIT_SIGTERM)
 
 
 def run_several(paths: Sequence[Path], options: Sequence[str], parallel: int) -> list[Outcome]:
@@ -84,10 +95,11 @@ def run_several(paths: Sequence[Path], options: Sequence[str], parallel: int) ->
         while pending:
             ended, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
             done |= ended
-            if stopped is None and (stopped := _signal_in(events)):
+            if error := _signal_in(events):
+                stopped = stopped or error
                 fleet.stop()
-    if stopped:
-        raise stopped
+        if stopped:
+            raise stopped
     outcomes = [outcome for future in done if (outcome := future.result())]
     return sorted(outcomes, key=lambda outcome: outcome.name)
 
@@ -105,6 +117,12 @@ def show_outcomes(outcomes: Iterable[Outcome]) -> None:
     ]
     for line in lay_out([HEAD, *rows], right=(1, 2, 3)):
         click.echo(line)
+
+
+def show_failure(name: str, code: int, error: str) -> None:
+    """Print, as JSON, what failed before there was a run to tell of."""
+    told = {"pipeline": name, "run_id": None, "status": "failed", "exit_code": code}
+    click.echo(json.dumps({**told, "error": error, "state": None}))
 
 
 def _signal_in(events: Events) -> SingerSparkError | None:

@@ -11,7 +11,7 @@ from singer_spark.cli.complete import complete_pipeline
 from singer_spark.cli.places import Place, find_place, find_places, state_option, yes_option
 from singer_spark.cli.recover import recover
 from singer_spark.cli.statediff import pretty, state_diff
-from singer_spark.cli.table import json_option, lay_out, show_json
+from singer_spark.cli.table import cut, json_option, lay_out, show_json
 from singer_spark.errors import SettingsError, SingerSparkError, StateError
 from singer_spark.state import PipelineState
 from singer_spark.state.change import delete_state, move_bookmark, parse_state, replace_state
@@ -87,7 +87,7 @@ def set_state(
     if (file is None) == (not moves):
         raise SettingsError("give the new state as FILE, or the bookmarks to move as --stream")
     place = find_place(pipeline, url)
-    before = _before(place)
+    before = _before_or_damaged(place) if file else _before(place)
     new = parse_state(file.read(), _name_of(file)) if file else before.watermark
     for stream, value in moves:
         new = move_bookmark(new, stream, value)
@@ -164,6 +164,15 @@ def _before(place: Place) -> PipelineState:
     return place.store.get(place.name) or PipelineState(place.name)
 
 
+def _before_or_damaged(place: Place) -> PipelineState:
+    """Read what a whole new state replaces, which need not make sense."""
+    try:
+        return _before(place)
+    except DamagedError as error:
+        click.echo(f"Warning: {error.message}", err=True)
+        return PipelineState(place.name)  # the store remembers which version it has read
+
+
 def _name_of(file: IO[bytes]) -> str:
     return str(getattr(file, "name", "<stdin>"))
 
@@ -172,4 +181,4 @@ def _row(known: PipelineState) -> tuple[str, ...]:
     bookmarks = known.watermark.get("bookmarks")
     count = len(bookmarks) if isinstance(bookmarks, Mapping) else 0
     last = (known.last_run_at or "never")[:19].replace("T", " ")
-    return known.pipeline_name, last, str(known.run_count), str(count)
+    return cut(known.pipeline_name, 36), last, str(known.run_count), str(count)

@@ -56,6 +56,8 @@ def status(
     """
     looked = _look(pipelines, url)
     healths = [one.health for one in looked]
+    # Whoever reads the table may go away in the middle of it.
+    unsent = send_alerts(looked)
     if as_json:
         show_json([health.to_dict() for health in healths])
     else:
@@ -66,7 +68,7 @@ def status(
         from singer_spark.page import write_page
 
         _write(html, write_page(healths))
-    for error in send_alerts(looked):
+    for error in unsent:
         error.show()
     ctx.exit(max((health.level for health in healths), default=0))
 

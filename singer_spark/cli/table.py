@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+from rich.cells import cell_len
 
 WIDTH = 80
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
@@ -20,11 +21,11 @@ def show_json(value: Any) -> None:
 
 def lay_out(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
     """Lay out rows in columns, those of the given numbers to the right; what is longer is cut."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     return [
         cut(
             "  ".join(
-                cell.rjust(width) if number in right else cell.ljust(width)
+                _pad(cell, width, right=number in right)
                 for number, (cell, width) in enumerate(zip(row, widths, strict=True))
             ).rstrip()
         )
@@ -33,8 +34,18 @@ def lay_out(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list
 
 
 def cut(text: str, width: int = WIDTH) -> str:
-    """Shorten a text, to the width of a terminal unless told otherwise."""
-    return text if len(text) <= width else text[: width - 1] + "…"
+    """Shorten a text, to the width of a terminal unless told otherwise; some signs take two."""
+    if cell_len(text) <= width:
+        return text
+    kept = text[:width]
+    while cell_len(kept) > width - 1:
+        kept = kept[:-1]
+    return f"{kept}…"
+
+
+def _pad(text: str, width: int, *, right: bool) -> str:
+    space = " " * (width - cell_len(text))
+    return space + text if right else text + space
 
 
 def wrap(text: str) -> str:

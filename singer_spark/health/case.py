@@ -12,7 +12,7 @@ from singer_spark.health.lag import lag_seconds, parse_time, watermarks
 from singer_spark.pipeline import Alerts
 
 ENOUGH_RUNS = 5  # before anything can be called usual
-ASIDE = ("full", "window", "refresh")  # modes of runs that are no measure of the usual ones
+ASIDE = ("window", "refresh")  # modes of runs that are no measure of the usual ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +46,31 @@ class Case:
 
     @property
     def lags(self) -> dict[str, float]:
-        """How far the streams lie behind now, by the newest run that tells."""
+        """How far the streams lie behind now, by the newest runs that tell, to a success."""
+        found: dict[str, datetime] = {}
         for run in self.runs:
-            found = watermarks(run.get("bookmarks_after"), run.get("streams") or ())
-            if found:
-                return {name: lag_seconds(moment, self.now) for name, moment in found.items()}
-        return {}
+            found = watermarks(run.get("bookmarks_after"), run.get("streams") or ()) | found
+            if found and not run.get("exit_code"):
+                break
+        return {name: lag_seconds(moment, self.now) for name, moment in found.items()}
 
     @property
     def lag(self) -> float | None:
         """How far the stream that lies behind the most does so."""
         return max(self.lags.values(), default=None)
 
+    @property
+    def is_full(self) -> bool:
+        """Tell whether the last run read everything."""
+        return self.last is not None and is_full(self.last)
+
     def usual(self, key: str) -> float | None:
-        """Find the median of a count over earlier runs that had any; None while they are few."""
-        earlier = [float(run.get(key) or 0) for run in self.runs[1:] if is_ordinary(run)]
+        """Find the median of a count over earlier runs that had any; None while they are few.
+
+        Runs that read in full are compared with each other only, and so are those that do not.
+        """
+        alike = [run for run in self.runs[1:] if is_ordinary(run) and is_full(run) == self.is_full]
+        earlier = [float(run.get(key) or 0) for run in alike]
         counts = [count for count in earlier if count]
         return median(counts) if len(counts) >= ENOUGH_RUNS else None
 
@@ -68,6 +78,11 @@ class Case:
 def is_ordinary(run: Mapping[str, Any]) -> bool:
     """Tell a run that succeeded in the usual way."""
     return not run.get("exit_code") and run.get("mode") not in ASIDE
+
+
+def is_full(run: Mapping[str, Any]) -> bool:
+    """Tell a run that read everything."""
+    return run.get("mode") == "full"
 
 
 def is_empty(run: Mapping[str, Any]) -> bool:
@@ -80,3 +95,8 @@ def is_empty(run: Mapping[str, Any]) -> bool:
 def started_at(run: Mapping[str, Any]) -> datetime | None:
     """Read when a run started."""
     return parse_time(run.get("started_at"))
+
+
+def moments(run: Mapping[str, Any]) -> list[datetime]:
+    """Read when a run started and when it ended, as far as that is known."""
+    return [moment for key in ("started_at", "finished_at") if (moment := parse_time(run.get(key)))]

@@ -9,7 +9,7 @@ from enum import IntEnum
 from itertools import takewhile
 from typing import Any
 
-from singer_spark.health.case import Case, is_empty, is_ordinary, started_at
+from singer_spark.health.case import Case, is_empty, is_ordinary, moments
 from singer_spark.health.words import tell_seconds
 from singer_spark.pipeline.cron import last_due, next_due
 
@@ -62,8 +62,8 @@ def _missed(case: Case) -> Finding | None:
         return Finding("schedule", Level.WARNING, f"is scheduled ({case.cron}) but has never run")
     interval = next_due(case.cron, case.now) - last_due(case.cron, case.now)
     due = last_due(case.cron, case.now - min(START_GRACE, interval / 2))
-    started = started_at(case.last)
-    if started is not None and started >= due - START_SLACK:
+    # A run that went on beyond the time has kept the next one from starting.
+    if any(moment >= due - START_SLACK for moment in moments(case.last)):
         return None
     late = tell_seconds((case.now - due).total_seconds())
     return Finding("schedule", Level.CRITICAL, f"should have run {late} ago ({case.cron})")

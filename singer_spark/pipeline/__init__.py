@@ -6,6 +6,7 @@ endpoints    source and destination
 cron         when a run is due
 alerts       when a pipeline needs a look, and who is told
 load         the whole file
+login        user and password taken out of a source's URL
 new          a file for a new pipeline
 """
 

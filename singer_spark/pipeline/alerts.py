@@ -32,10 +32,8 @@ def read_alerts(section: Section) -> Alerts:
         slow=section.number("slow", default=usual.slow),
         max_duration=section.duration("max_duration"),
         error_rate=section.number("error_rate", most=1, default=usual.error_rate),
-        webhook=section.text("webhook") or None,
+        webhook=section.web_address("webhook"),
         command=section.text("command") or None,
     )
-    if alerts.webhook and not alerts.webhook.startswith(("http://", "https://")):
-        section.note("webhook", "must be a URL that begins with https:// or http://")
     section.close()
     return alerts

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 from typing_extensions import override
@@ -121,6 +122,15 @@ class Section:
             return ""
         return value
 
+    def web_address(self, key: str, *, or_file: bool = False) -> str | None:
+        """Take a URL that can be posted to, or a file's name where that is allowed."""
+        value = self.text(key)
+        if not value or (or_file and "://" not in value):
+            return value or None
+        if not _is_web_address(value):
+            self.note(key, "must be a URL such as https://host:8080/path")
+        return value
+
     def flag(self, key: str, *, default: bool) -> bool:
         """Take true or false."""
         value = self.take(key)
@@ -170,6 +180,16 @@ class Section:
         for key in self._values:
             if key not in self._known:
                 self.note(str(key), f"unknown key; known here: {', '.join(self._known)}")
+
+
+def _is_web_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    fits = parts.scheme in ("http", "https") and port != 0 and bool(parts.hostname)
+    return fits and not re.search(r"[\s\x00-\x1f\x7f]", text)
 
 
 def _join(place: str, key: object) -> str:

@@ -57,8 +57,10 @@ def is_pattern(argument: str) -> bool:
 
 
 def refuse_twins(paths: Iterable[Path], working_folder: Path) -> None:
-    """Refuse files whose pipeline has the name of another in `pipelines/`: both share a state."""
+    """Refuse files whose pipeline has the name of another, here or in `pipelines/`."""
+    paths = list(paths)
     twins = find_twins(working_folder)
+    twins |= _find_twins(paths, working_folder)
     for path in paths:
         if problem := twins.get(path.resolve()):
             raise SettingsError(problem)
@@ -66,14 +68,20 @@ def refuse_twins(paths: Iterable[Path], working_folder: Path) -> None:
 
 def find_twins(working_folder: Path) -> dict[Path, str]:
     """Find the files in `pipelines/` whose pipelines have one name, and tell so of each."""
-    by_name = defaultdict(list)
-    for file in list_pipeline_files(working_folder):
-        by_name[_name_in(file)].append(file)
+    return _find_twins(list_pipeline_files(working_folder), working_folder)
+
+
+def _find_twins(paths: Iterable[Path], working_folder: Path) -> dict[Path, str]:
+    by_name: dict[str, dict[Path, None]] = defaultdict(dict)
+    for file in paths:
+        by_name[_name_in(file)][file.resolve()] = None
     problems: dict[Path, str] = {}
+    here = working_folder.resolve()
     for files in by_name.values():
-        named = " and ".join(str(file.relative_to(working_folder)) for file in files)
+        told = [file.relative_to(here) if file.is_relative_to(here) else file for file in files]
+        named = " and ".join(map(str, told))
         problem = f"name: {named} have the same name; give each one of its own"
-        problems |= {file.resolve(): problem for file in files if len(files) > 1}
+        problems |= {file: problem for file in files if len(files) > 1}
     return problems
 
 

@@ -65,7 +65,7 @@ def parse_pipeline(document: Any, *, folder: Path, env: Mapping[str, str]) -> Pi
         cron=_schedule(root.section("schedule")),
         timeout=root.duration("timeout"),
         alerts=read_alerts(root.section("alerts")),
-        openlineage=root.text("openlineage") or None,
+        openlineage=root.web_address("openlineage", or_file=True),
     )
     root.close()
     if problems:

@@ -9,9 +9,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 from singer_spark.errors import SettingsError
+from singer_spark.pipeline.login import take_login
 
 JDBC = {
     "postgres": "postgresql",
@@ -42,35 +43,26 @@ def parse_source(url: str) -> Source:
     """Understand a source's URL: a JDBC URL, a database's usual URL, or a kind and a path."""
     if url.startswith(FOLDERS):
         return Source(url)
+    bare, user, password = take_login(url)
+    return Source(_as_jdbc(bare), user, password)
+
+
+def _as_jdbc(url: str) -> str:
     if url.startswith("jdbc:"):
-        return _from_jdbc(url)
+        return url
     parts = urlsplit(url)
     if parts.scheme not in JDBC:
         known = ", ".join([*(f"{name}://…" for name in JDBC), "jdbc:…", *FOLDERS[:4]])
         raise SettingsError(f"the source's URL is of no known kind; known are {known}")
-    port = f":{parts.port}" if parts.port else ""
+    try:
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        raise SettingsError("the source's URL has a port that is no number; correct it") from None
     place, database = f"//{parts.hostname or 'localhost'}{port}", parts.path.strip("/")
     if JDBC[parts.scheme] == "sqlserver":
-        jdbc = f"jdbc:sqlserver:{place};databaseName={database}"
-    else:
-        query = f"?{parts.query}" if parts.query else ""
-        jdbc = f"jdbc:{JDBC[parts.scheme]}:{place}/{database}{query}"
-    return Source(jdbc, _decoded(parts.username), _decoded(parts.password))
-
-
-def _from_jdbc(url: str) -> Source:
-    """Take user and password out of a JDBC URL's parameters."""
-    place, mark, query = url.partition("?")
-    if not mark:
-        return Source(re.sub(r"(?<=//)[^/@]*@", "", url))
-    given = dict(parse_qsl(query, keep_blank_values=True))
-    user, password = given.pop("user", None), given.pop("password", None)
-    rest = f"?{urlencode(given)}" if given else ""
-    return Source(place + rest, user, password)
-
-
-def _decoded(text: str | None) -> str | None:
-    return unquote(text) if text else None
+        return f"jdbc:sqlserver:{place};databaseName={database}"
+    query = f"?{parts.query}" if parts.query else ""
+    return f"jdbc:{JDBC[parts.scheme]}:{place}/{database}{query}"
 
 
 def password_variable(name: str) -> str:
@@ -94,7 +86,7 @@ def write_text(
     if key:
         config |= {"default_replication_method": "INCREMENTAL", "default_replication_key": key}
     lines = [
-        f"name: {name}",
+        f"name: {json.dumps(name)}",
         "source:",
         "  tap: tap-spark-source",
         "  config:",

@@ -44,6 +44,11 @@ def configured_lookback(pipeline: Pipeline, stream: str) -> float:
 
 def warnings_of(record: RunRecord) -> Iterator[str]:
     """Put what needs a look into words."""
+    if not record.streams:
+        yield (
+            "the tap sent no stream at all; see what it offers with singer-spark check, and name "
+            "streams in source.streams if it sends only what is selected"
+        )
     for stream, mismatch in record.mismatches.items():
         yield (
             f"{stream}: COUNTS DIFFER: {mismatch}; compare the table with its source before you "

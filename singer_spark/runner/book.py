@@ -22,7 +22,7 @@ from singer_spark.state import PipelineState, StateStore, create_state_store
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import BY_HAND, RunLock
 from singer_spark.state.objects import Expect
-from singer_spark.state.runs import list_runs, save_run
+from singer_spark.state.runs import begin_history, list_runs, save_run
 
 HISTORY_RUNS = 50
 
@@ -36,7 +36,10 @@ class Book(Protocol):
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """The state that an incremental run starts from."""
+        """The state that an incremental run starts from, once it is read."""
+
+    def read(self) -> None:
+        """Read the state; what cannot be read fails the run, which is recorded then."""
 
     def resume(self) -> bool:
         """Start from the checkpoint of a failed run, where there is one."""
@@ -55,15 +58,28 @@ class Book(Protocol):
 class StoreBook:
     """State in a store, under the lock of the run."""
 
-    def __init__(self, store: StateStore, lock: RunLock, record: RunRecord) -> None:
+    def __init__(
+        self, store: StateStore, lock: RunLock, record: RunRecord, dead: Holder | None = None
+    ) -> None:
         self._store = store
         self._lock = lock
         self._record = record
-        self._before = store.get(lock.name) or PipelineState(lock.name)
+        self._dead = dead  # whose lock was taken over
+        self._before = PipelineState(lock.name)
         self._stored = False
-        self.state: Mapping[str, Any] = self._before.watermark
-        record.state_before = record.state_after = self.state
+        self.state: Mapping[str, Any] = {}
         self.quiet = lock.quiet
+
+    def read(self) -> None:
+        """Read the state; what cannot be read fails the run, which is recorded then."""
+        try:
+            self._before = self._store.get(self._lock.name) or self._before
+            if not self._before.run_count:
+                begin_history(self._store, self._lock.name)
+            self.state = self._before.watermark
+            self._record.state_before = self._record.state_after = self.state
+        finally:
+            self._record_death()
 
     def resume(self) -> bool:
         """Start from the checkpoint of a failed run, where there is one."""
@@ -113,11 +129,11 @@ class StoreBook:
         with _warned("the record of this run is lost"):
             save_run(self._store, self._lock.name, self._record.to_dict())
 
-    def record_death(self, dead: Holder) -> None:
+    def _record_death(self) -> None:
         """Record a run that died, unless it did so itself or was a change by hand."""
-        if dead.run_id.startswith(BY_HAND):
+        if self._dead is None or self._dead.run_id.startswith(BY_HAND):
             return
-        told = RunRecord.of_dead(self._lock.name, dead, self.state).to_dict()
+        told = RunRecord.of_dead(self._lock.name, self._dead, self.state).to_dict()
         with suppress(StateError):
             save_run(self._store, self._lock.name, told, Expect.ABSENT)
 
@@ -131,12 +147,10 @@ def open_store_book(
     lock = RunLock(store, pipeline.name, record.run_id)
     taken_from = lock.acquire()
     try:
-        book = StoreBook(store, lock, record)
         if taken_from:
             report(f"Took over the lock of a dead run ({taken_from})")
-            book.record_death(taken_from)
         lock.keep(lambda error: events.put(Failed(error)))
-        yield book
+        yield StoreBook(store, lock, record, taken_from)
     finally:
         with _warned(f"the lock of {pipeline.name} stays"):
             lock.release()

@@ -28,19 +28,24 @@ class FileBook:
     """State from a file into another, which is written after success only."""
 
     def __init__(self, files: StateFiles, record: RunRecord) -> None:
-        self._result = files.result
+        self._given, self._result = files.given, files.result
         self._record = record
-        if files.result and (files.result.is_dir() or not files.result.parent.is_dir()):
-            raise SettingsError(
-                f"--state-out {files.result}: no file can be written there; "
-                "name one in a folder that you may write to"
-            )
-        self.state = record.state_before = record.state_after = _read(files.given)
+        self.state: Mapping[str, Any] = {}
 
     @property
     def quiet(self) -> AbstractContextManager[Any]:
         """There is no thread of ours."""
         return nullcontext()
+
+    def read(self) -> None:
+        """Read the state, once it is sure that the new one can be kept."""
+        if self._result and (self._result.is_dir() or not self._result.parent.is_dir()):
+            raise SettingsError(
+                f"--state-out {self._result}: no file can be written there; "
+                "name one in a folder that you may write to"
+            )
+        self.state = _read(self._given)
+        self._record.state_before = self._record.state_after = self.state
 
     def resume(self) -> bool:
         """Files know of no failed run."""

@@ -16,8 +16,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from singer_spark import __version__
+from singer_spark.errors import SettingsError
 from singer_spark.names import table_name
 from singer_spark.pipeline import Pipeline
+from singer_spark.pipeline.login import take_login
 from singer_spark.runner.post import UnpostedError, post_json
 from singer_spark.runner.process import tell_error
 from singer_spark.runner.record import RunRecord
@@ -94,6 +96,10 @@ def _namespace(place: object, command: str) -> str:
     """Name where data lie, without user, password and parameters."""
     if not isinstance(place, str) or not place:
         return Path(command).name
+    try:
+        place = take_login(place).url
+    except SettingsError:
+        return place.removeprefix("jdbc:").split(":")[0]
     parts = urlsplit(place.removeprefix("jdbc:").split(";")[0])
     host = parts.netloc.rpartition("@")[2]
     return (

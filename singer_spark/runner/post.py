@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import urllib.request
 
 WAIT_SECONDS = 15
@@ -20,6 +21,6 @@ def post_json(url: str, message: bytes, *, token: str | None = None) -> None:
         request = urllib.request.Request(url, message, headers)  # noqa: S310, the user's own URL
         with urllib.request.urlopen(request, timeout=WAIT_SECONDS):  # noqa: S310
             pass
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         code = getattr(error, "code", None)
         raise UnpostedError(f"HTTP {code}" if code else type(error).__name__) from error

@@ -29,8 +29,12 @@ class StoredState:
 
     def __init__(self, store: StateStore, name: str) -> None:
         self._store, self._name = store, name
-        known = store.get(name)
-        self.state: Mapping[str, Any] = known.watermark if known else {}
+        self.state: Mapping[str, Any] = {}
+
+    def read(self) -> None:
+        """Read the state."""
+        known = self._store.get(self._name)
+        self.state = known.watermark if known else {}
 
     def resume(self) -> bool:
         """Start from the checkpoint of a failed run, where there is one."""
@@ -48,6 +52,7 @@ def preview_run(
         if options.files
         else StoredState(create_state_store(pipeline.state), pipeline.name)
     )
+    kept.read()
     start = choose_start(pipeline, kept, options, say)
     tap = find_command("source.tap", start.pipeline.tap)
     with workshop(start.pipeline) as (job, children):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import threading
 import time
@@ -16,12 +17,13 @@ import msgspec
 
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.commands import Job, catalog_of, find_command, with_file
-from singer_spark.runner.selection import stream_ids
+from singer_spark.runner.selection import advised_ids
 from singer_spark.runner.start import OUR_TAP
 from singer_spark.runner.supervisor import ChildError, Children, Events, Exited, caught_signals
 from singer_spark.state.holder import new_run_id
 
 SAMPLE_SECONDS = 120.0
+LIMIT_SECONDS = 900.0  # for each side; a server that does not answer must not hold a check
 
 
 class Samples:
@@ -57,10 +59,10 @@ def sample_source(pipeline: Pipeline) -> Mapping[str, Any]:
     config = dict(pipeline.tap.config)
     if Path(pipeline.tap.command).name == OUR_TAP:
         config["max_rows"] = 1
-    with workshop(pipeline) as (job, children):
+    with workshop(pipeline, LIMIT_SECONDS) as (job, children):
         told = with_file(job, tap, "--config", config)
         catalog = catalog_of(job, children, told)
-        samples = Samples(pipeline.streams or stream_ids(catalog))
+        samples = Samples(pipeline.streams or advised_ids(catalog))
         told = with_file(job, told, "--catalog", catalog)
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
         child = children.start(told.name, told.argv, env=job.env, **pipes)
@@ -80,7 +82,7 @@ def sample_source(pipeline: Pipeline) -> Mapping[str, Any]:
 def start_target(pipeline: Pipeline) -> None:
     """Start the target with nothing to load; it must end in peace."""
     target = find_command("destination.target", pipeline.target)
-    with workshop(pipeline) as (job, children):
+    with workshop(pipeline, LIMIT_SECONDS) as (job, children):
         told = with_file(job, target, "--config", pipeline.target.config)
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
         child = children.start(told.name, told.argv, env=job.env, **pipes)
@@ -88,12 +90,13 @@ def start_target(pipeline: Pipeline) -> None:
 
 
 @contextmanager
-def workshop(pipeline: Pipeline) -> Iterator[tuple[Job, Children]]:
-    """Open a private folder, with children that end before it goes."""
+def workshop(pipeline: Pipeline, limit: float | None = None) -> Iterator[tuple[Job, Children]]:
+    """Open a private folder, with children that end before it goes, in a limit at the latest."""
+    timeout = min(pipeline.timeout or math.inf, limit or math.inf)
     events: Events = SimpleQueue()
     with (
         TemporaryDirectory(prefix="singer-spark-") as folder,
         caught_signals(events),
-        Children(events, timeout=pipeline.timeout) as children,
+        Children(events, timeout=None if math.isinf(timeout) else timeout) as children,
     ):
         yield Job(pipeline=pipeline, run_id=new_run_id(), folder=Path(folder), quiet=True), children

@@ -123,15 +123,17 @@ def relay_log(name: str, source: IO[bytes]) -> Iterator[bytes]:
 
 
 def _print_log(text: bytes) -> None:
-    # A closed standard error must not stop the reading, or the child would hang.
-    with _PRINTING, suppress(OSError, ValueError):
+    with _PRINTING:
         tell_error(text.decode(errors="replace"))
 
 
 def tell_error(text: str) -> None:
     """Write to standard error as it is now: a live display stands in for it and keeps order."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    # One that is closed must not stop the run, nor the reading of logs: the child would hang.
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
 
 
 def _exit_code(process: subprocess.Popen[bytes]) -> int:
@@ -143,6 +145,11 @@ def _exit_code(process: subprocess.Popen[bytes]) -> int:
     else:
         code = process.wait()
     return code if code >= 0 else 128 - code
+
+
+def stop_with_parent(signum: int) -> None:
+    """Have the kernel send this process a signal when the thread that started it ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum)
 
 
 def _die_with_runner() -> Callable[[], None] | None:

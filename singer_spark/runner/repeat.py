@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from queue import SimpleQueue
 from typing import Any
 
 from singer_spark.errors import SettingsError
@@ -11,23 +12,31 @@ from singer_spark.runner.files import StateFiles
 from singer_spark.runner.options import RunOptions
 from singer_spark.runner.progress import Display
 from singer_spark.runner.run import RunResult, run_pipeline
+from singer_spark.runner.supervisor import Events, caught_signals, refuse_to_go_on
 
 UNFINISHED = ("full_table", "progress_markers")  # what a bookmark holds in the middle of a load
 
 
 def run_until_complete(
-    pipeline: Pipeline, options: RunOptions, display: Display
+    pipeline: Pipeline,
+    options: RunOptions,
+    display: Display,
+    on_failure: Callable[[RunResult], None] | None = None,
 ) -> Iterator[RunResult]:
     """Run again and again, each run from the state of the one before it."""
     _refuse_endless(pipeline, options)
     limit = pipeline.tap.config.get("max_rows")
-    while True:
-        result = run_pipeline(pipeline, options, display=display)
-        yield result
-        if not is_left(result.record, limit if isinstance(limit, int) else None):
-            return
-        files = options.files and StateFiles(options.files.result, options.files.result)
-        options = RunOptions(files=files)
+    signals: Events = SimpleQueue()
+    with caught_signals(signals):
+        while True:
+            result = run_pipeline(pipeline, options, display=display, on_failure=on_failure)
+            yield result
+            if not is_left(result.record, limit if isinstance(limit, int) else None):
+                return
+            # A signal in the last moments of a run does not undo it, but nothing follows it.
+            refuse_to_go_on(signals)
+            files = options.files and StateFiles(options.files.result, options.files.result)
+            options = RunOptions(files=files)
 
 
 def is_left(record: Mapping[str, Any], limit: int | None) -> bool:

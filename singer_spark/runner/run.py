@@ -5,7 +5,7 @@ Only one run of a pipeline is active, and the stored state advances only after b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +31,15 @@ from singer_spark.runner.transfer import Transfer
 from singer_spark.runner.versions import version_of
 from singer_spark.state.holder import new_run_id
 
+EMPTY_STATE = (
+    "Warning: the target wrote a state without any bookmark, which was not stored: the state from "
+    "before stays. To start without one: singer-spark state delete"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a successful run did."""
+    """What a run did; the state is the one that the next run starts from."""
 
     pipeline_name: str
     run_id: str
@@ -48,8 +53,9 @@ def run_pipeline(
     options: RunOptions | None = None,
     *,
     display: Display | None = None,
+    on_failure: Callable[[RunResult], None] | None = None,
 ) -> RunResult:
-    """Run a pipeline once."""
+    """Run a pipeline once; what a run did that failed is told to `on_failure`."""
     options, display = options or RunOptions(), display or PlainDisplay()
     options.check()
     display.begin(pipeline.name)
@@ -70,21 +76,30 @@ def run_pipeline(
         transfer = Transfer(children, Meter(display, job.report_file))
         advances = options.window is None
         try:
+            book.read()
             start = choose_start(pipeline, book, options, display.say)
             record.mode = start.mode
             tell_lineage("START", pipeline, record)
             _move(job, record, transfer, start)
             record.suggested_lookback = suggest_lookbacks(pipeline, record, book)
             after = book.finish(transfer.last_state if advances else None)
+            if transfer.sent_empty_state and after:
+                tell_error(EMPTY_STATE)
         except Exception as error:
             record.close(error)
             book.fail(transfer.last_state if advances else None)
             tell_lineage("FAIL", pipeline, record)
+            if on_failure:
+                on_failure(_result(record, record.state_after))
             raise
     tell_lineage("COMPLETE", pipeline, record)
     for warning in warnings_of(record):
         tell_error(f"Warning: {warning}")
-    return RunResult(pipeline.name, record.run_id, record.records, after, record.to_dict())
+    return _result(record, after)
+
+
+def _result(record: RunRecord, state: Mapping[str, Any]) -> RunResult:
+    return RunResult(record.pipeline, record.run_id, record.records, state, record.to_dict())
 
 
 def _new_record(pipeline: Pipeline) -> RunRecord:

@@ -12,18 +12,23 @@ SECRET_NAME = re.compile(
     r"|signature|auth$|dsn$|webhook",
     re.IGNORECASE,
 )
-USER_INFO = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
+# To the last @ of the word: a password may hold any sign, and too much hidden is no harm.
+USER_INFO = re.compile(r"(?<=://)[^/@:\s]*:\S*(?=@)")
+ORACLE_LOGIN = re.compile(r"(?i)(?<=oracle:)(\w+:)[^/@\s]*/\S*(?=@)")
 QUERY_SECRET = re.compile(r"(?i)(?<=[?&;])((?:pass\w*|pwd|secret\w*|token|\w*key)=)[^&;\s]+")
 MASKED = "***"
+FOLDERS = ("PWD", "OLDPWD")  # variables of every shell, which hold no password
 SHORTEST = 4  # characters; masking every "a" would tell more than it hides
 
 
 def mask(text: str, *configs: Mapping[str, Any]) -> str:
     """Hide what looks like a secret: values of settings and variables so named, parts of URLs."""
-    known = {value for config in (*configs, os.environ) for value in _secrets(config)}
+    env = {name: value for name, value in os.environ.items() if name not in FOLDERS}
+    known = {value for config in (*configs, env) for value in _secrets(config)}
     for value in sorted(known, key=len, reverse=True):
         text = text.replace(value, MASKED)
-    return QUERY_SECRET.sub(rf"\1{MASKED}", USER_INFO.sub(MASKED, text))
+    text = ORACLE_LOGIN.sub(rf"\1{MASKED}", USER_INFO.sub(MASKED, text))
+    return QUERY_SECRET.sub(rf"\1{MASKED}", text)
 
 
 def _secrets(value: Any, named: bool = False) -> Iterator[str]:
@@ -33,5 +38,7 @@ def _secrets(value: Any, named: bool = False) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from _secrets(item, named)
-    elif named and isinstance(value, str) and len(value) >= SHORTEST:
-        yield value
+    elif isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return
+    elif named and len(str(value)) >= SHORTEST:
+        yield str(value)

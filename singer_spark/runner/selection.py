@@ -28,15 +28,26 @@ def stream_ids(catalog: Any) -> list[str]:
     return [_stream_id(entry) for entry in catalog["streams"]]
 
 
+def advised_ids(catalog: Any) -> list[str]:
+    """List the streams of a catalog, but for those that the tap itself advises against."""
+    ids = stream_ids(catalog)
+    entries = zip(ids, catalog["streams"], strict=True)
+    return [name for name, entry in entries if _root(entry).get("selected-by-default", True)]
+
+
+def _root(entry: Mapping[str, Any]) -> dict[str, Any]:
+    nodes = entry.get("metadata") or []
+    facts = [node.get("metadata") or {} for node in nodes if not node.get("breadcrumb")]
+    return {key: value for known in facts for key, value in known.items()}
+
+
 def _stream_id(entry: Mapping[str, Any]) -> str:
     return str(entry.get("tap_stream_id") or entry.get("stream"))
 
 
 def _mark(entry: Mapping[str, Any], selected: bool) -> dict[str, Any]:
     nodes: list[dict[str, Any]] = entry.get("metadata") or []
-    facts = [node.get("metadata") or {} for node in nodes if not node.get("breadcrumb")]
-    root = {key: value for known in facts for key, value in known.items()}
-    marked = {"breadcrumb": [], "metadata": {**root, "selected": selected}}
+    marked = {"breadcrumb": [], "metadata": {**_root(entry), "selected": selected}}
     columns = [node for node in nodes if node.get("breadcrumb")]
     if selected:
         columns = [_mark_column(node) for node in columns]

@@ -29,7 +29,10 @@ class Kept(Protocol):
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """The state that an incremental run starts from."""
+        """The state that an incremental run starts from, once it is read."""
+
+    def read(self) -> None:
+        """Read the state."""
 
     def resume(self) -> bool:
         """Start from the checkpoint of a failed run, where there is one."""

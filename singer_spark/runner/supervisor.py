@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -42,7 +42,10 @@ class StoppedError(SingerSparkError):
 
     def __init__(self, signum: int) -> None:
         name = signal.Signals(signum).name
-        super().__init__(f"stopped by {name}; the processes were ended, the state is unchanged")
+        super().__init__(
+            f"stopped by {name}; the processes were ended, the state is that of the last run that "
+            "succeeded"
+        )
         vars(self)["exit_code"] = 128 + signum
 
 
@@ -122,19 +125,21 @@ class Children:
         except Empty:
             if self._timeout and time.monotonic() >= self._until:
                 raise TransientError(
-                    f"the run was ended after its timeout of {self._timeout:g} seconds; the stored "
-                    "state is unchanged. Run again, or raise timeout"
+                    f"ended after the timeout of {self._timeout:g} seconds; the stored state is "
+                    "unchanged. Run again, or raise timeout"
                 ) from None
             return None
         if isinstance(event, Failed):
             raise event.error
         return event
 
-    def await_success(self, child: Child) -> None:
-        """Watch a command to its end, which must be a good one."""
+    def await_success(self, child: Child, unless: Callable[[], bool] = lambda: False) -> None:
+        """Watch a command to its end, which must be a good one, unless it goes astray."""
         self.watch(child)
-        while not isinstance(self.next_event(1.0), Exited):
-            pass
+        while not isinstance(self.next_event(0.5), Exited):
+            if unless():
+                self.end(child)
+                return
         self.end(child)
         if child.code:
             raise ChildError(child)
@@ -147,7 +152,10 @@ class Children:
         until = time.monotonic() + GRACE_SECONDS
         while time.monotonic() < until and not all(child.exited.is_set() for child in children):
             with suppress(Empty):
-                if isinstance(self.events.get(timeout=0.1), Failed):
+                event = self.events.get(timeout=0.1)
+                if isinstance(event, Failed):
+                    # Whoever looks next must still learn of it.
+                    self.events.put(event)
                     break
         for child in children:
             if child.exited.is_set():
@@ -156,25 +164,48 @@ class Children:
             self._children.remove(child)
 
 
+class _Catcher:
+    """A handler that turns signals into events, its own and those of a block around."""
+
+    def __init__(self, events: Events, outer: Any) -> None:
+        self._events = events
+        self._outer = outer
+
+    def __call__(self, signum: int, frame: object) -> None:
+        self._events.put(Failed(StoppedError(signum)))
+        if isinstance(self._outer, _Catcher):
+            self._outer(signum, frame)
+
+
 @contextmanager
 def caught_signals(events: Events) -> Iterator[None]:
-    """Turn the signals that end a program into events, except where they are ignored (nohup)."""
-    stopped = threading.Event()
+    """Turn the signals that end a program into events, except where they are ignored (nohup).
 
-    def handle(signum: int, _frame: object) -> None:
-        stopped.set()
-        events.put(Failed(StoppedError(signum)))
-
+    Blocks may be nested; a signal is an event of each. A block that StoppedError ends leaves the
+    signals ignored: on the way out another one must not change the exit code.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {n: signal.getsignal(n) for n in wanted if signal.getsignal(n) != signal.SIG_IGN}
-    for signum in before:
-        signal.signal(signum, handle)
+    for signum, handler in before.items():
+        signal.signal(signum, _Catcher(events, handler))
+    after = before
     try:
         yield
+    except StoppedError:
+        after = dict.fromkeys(before, signal.SIG_IGN)
+        raise
     finally:
-        for signum, handler in before.items():
-            # On the way out another signal must not change the exit code.
-            signal.signal(signum, signal.SIG_IGN if stopped.is_set() else handler)
+        for signum, handler in after.items():
+            signal.signal(signum, handler)
+
+
+def refuse_to_go_on(events: Events) -> None:
+    """Raise what ends the run, if it has happened already."""
+    with suppress(Empty):
+        while True:
+            event = events.get_nowait()
+            if isinstance(event, Failed):
+                raise event.error

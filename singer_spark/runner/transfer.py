@@ -10,8 +10,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,13 +46,20 @@ class Transfer:
     def __init__(self, children: Children, meter: Meter) -> None:
         self.children = children
         self.meter = meter
+        self.sent_empty_state = False
         self._state_line: bytes | None = None
         self._spoiled: SingerSparkError | None = None
+        self._torn: SingerSparkError | None = None
+        self._waits_since: float | None = None  # for the tap to write
+        self._swept_at: float | None = None  # what the tap left behind
 
     @property
     def last_state(self) -> dict[str, Any] | None:
-        """The last state that the target has committed to."""
-        return None if self._state_line is None else dict(json.loads(self._state_line))
+        """The last state that the target has committed to; one that is empty tells nothing."""
+        try:
+            return None if self._state_line is None else dict(json.loads(self._state_line))
+        except (ValueError, RecursionError):
+            return None  # a number or a depth beyond all reason, of which `run` has told
 
     def run(self, tap_command: Command, target_command: Command, env: Mapping[str, str]) -> None:
         """Run both commands to their ends; any failure is an error."""
@@ -67,8 +76,10 @@ class Transfer:
             sink.close()
         self._await_target(target)
         self.children.end(target, tap)
-        if self._spoiled:
-            raise self._spoiled
+        if self._state_line is not None and self.last_state is None:
+            raise _no_state(target.name)
+        if error := self._spoiled or self._torn:
+            raise error
         self.meter.show()
 
     def _start(self, command: Command, env: Mapping[str, str], stdin: int) -> Child:
@@ -78,7 +89,7 @@ class Transfer:
     def _await_tap(self, tap: Child, target: Child) -> None:
         ended = drained = False
         while not (ended and drained):
-            event = self._next_event()
+            event = self._next_event(leftovers_of=tap if ended else None)
             if isinstance(event, Drained):
                 drained = True
                 if event.lost:
@@ -97,16 +108,33 @@ class Transfer:
         if target.code:
             raise ChildError(target)
 
-    def _next_event(self) -> Exited | Drained:
+    def _next_event(self, leftovers_of: Child | None = None) -> Exited | Drained:
         while (event := self.children.next_event(self.meter.tick_seconds)) is None:
             self.meter.tick(self.children)
+            if leftovers_of and self._is_silent(supervisor.GRACE_SECONDS):
+                self._end_leftovers(leftovers_of)
         return event
+
+    def _is_silent(self, seconds: float) -> bool:
+        since = self._waits_since
+        return since is not None and time.monotonic() - since > seconds
+
+    def _end_leftovers(self, tap: Child) -> None:
+        """End what a tap left behind that holds its output open and writes nothing."""
+        if self._swept_at is None:
+            self._swept_at = time.monotonic()
+            tap.send(signal.SIGTERM)
+        elif time.monotonic() - self._swept_at > supervisor.GRACE_SECONDS:
+            raise ProtocolError(
+                f"{tap.name} ended, but a process that it started keeps its standard output open; "
+                "see that the tap ends what it starts. The stored state is unchanged"
+            )
 
     def _pump(self, source: IO[bytes], sink: IO[bytes]) -> None:
         """Forward whole blocks; counting comes after, so that the target never waits for it."""
         lost = True
         try:
-            while block := os.read(source.fileno(), BLOCK_BYTES):
+            while block := self._read(source):
                 _write_all(sink.fileno(), block)
                 self.meter.count(block)
             self.meter.tap_ended()
@@ -116,20 +144,43 @@ class Transfer:
         finally:
             self.children.events.put(Drained(lost))
 
+    def _read(self, source: IO[bytes]) -> bytes:
+        self._waits_since = time.monotonic()
+        block = os.read(source.fileno(), BLOCK_BYTES)
+        self._waits_since = None
+        return block
+
     def _read_states(self, name: str, states: IO[bytes]) -> None:
         for line in states:
             if not line.strip():
                 continue
             try:
-                _STATE.decode(line)
+                state = _STATE.decode(line.decode())
             except (msgspec.DecodeError, UnicodeDecodeError):
-                self._spoiled = ProtocolError(
-                    f"{name} wrote a line to its standard output that is no STATE value; "
-                    "only states belong there, logs go to standard error"
-                )
-                self.children.events.put(Failed(self._spoiled))
-            else:
+                if line.endswith(b"\n"):
+                    self._spoiled = _no_state(name)
+                    self.children.events.put(Failed(self._spoiled))
+                else:
+                    # A target that is killed in the middle of a line is judged by its end.
+                    self._torn = _no_state(name)
+                continue
+            if _is_telling(state):
                 self._state_line = line
+            else:
+                self.sent_empty_state = True
+
+
+def _is_telling(state: Mapping[str, msgspec.Raw]) -> bool:
+    """Tell a state from one without a single bookmark, which would forget all there are."""
+    bookmarks = bytes(state.get("bookmarks", b""))
+    return bool(set(state) - {"bookmarks"}) or bookmarks not in (b"", b"{}", b"null")
+
+
+def _no_state(name: str) -> ProtocolError:
+    return ProtocolError(
+        f"{name} wrote a line to its standard output that is no STATE value; "
+        "only states belong there, logs go to standard error"
+    )
 
 
 def _early_end(target: Child) -> SingerSparkError:

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, final
 
+from singer_spark.errors import StateError
 from singer_spark.state.documents import PIPELINE_NAME, Documents, key_of
-from singer_spark.state.objects import Expect, ObjectStore, Stored, tag_of
+from singer_spark.state.objects import ConflictError, Expect, ObjectStore, Stored, tag_of
 
 
 class Version(NamedTuple):
@@ -87,7 +88,16 @@ class StateStore:
         tag = version.state
         if state.watermark or tag is not Expect.ABSENT:
             tag = self.documents.write(key_of(name, "state.json"), state.watermark, tag)
-        meta = self.documents.write_own(key_of(name, "meta.json"), _meta_of(state), version.meta)
+        key = key_of(name, "meta.json")
+        try:
+            meta = self.documents.write_own(key, _meta_of(state), version.meta)
+        except ConflictError as error:
+            if tag == version.state:
+                raise
+            raise StateError(
+                f"{self.objects.locate(key)} was changed by someone else since it was read and is "
+                "left as it is, but the new state is stored. See that only one run is active"
+            ) from error
         self._seen[name] = Version(tag, meta)
         return replace(state, version=self._seen[name])
 

@@ -32,7 +32,11 @@ def move_bookmark(watermark: Mapping[str, Any], stream: str, value: str) -> dict
     known = bookmarks if isinstance(bookmarks, Mapping) else {}
     bookmark = known.get(stream)
     if not isinstance(bookmark, Mapping) or "replication_key_value" not in bookmark:
-        movable = [name for name, one in known.items() if "replication_key_value" in (one or {})]
+        movable = [
+            name
+            for name, one in known.items()
+            if isinstance(one, Mapping) and "replication_key_value" in one
+        ]
         raise StateError(
             f"{stream} has no bookmark that can be moved; there are "
             f"{', '.join(movable) or 'none'}. Run the pipeline once, or give the whole state in a "

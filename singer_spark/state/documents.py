@@ -21,11 +21,15 @@ SCHEMA = 1  # of meta, run records, summaries; raised when an older version woul
 class DamagedError(StateError):
     """A document is not what belongs there. Repair it, or delete it."""
 
-    def __init__(self, place: str) -> None:
-        super().__init__(
-            f"{place} is damaged (not the JSON object that belongs there); "
-            "repair it, or delete it to start without it"
-        )
+    def __init__(self, place: str, key: str) -> None:
+        name, _, file = key.partition("/")
+        ways = "repair it, or delete it to start without it"
+        if file in ("state.json", "meta.json"):
+            ways = (
+                f"give another (singer-spark state set {name} FILE), or start without it "
+                f"(singer-spark state delete {name})"
+            )
+        super().__init__(f"{place} is damaged (not the JSON object that belongs there); {ways}")
 
 
 class NewerSchemaError(StateError):
@@ -90,4 +94,4 @@ class Documents:
 
     def refuse(self, key: str) -> NoReturn:
         """Tell that a document is damaged."""
-        raise DamagedError(self.objects.locate(key))
+        raise DamagedError(self.objects.locate(key), key)

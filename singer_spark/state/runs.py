@@ -9,6 +9,7 @@ it is built again from the records.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from singer_spark.errors import StateError
@@ -32,6 +33,14 @@ def save_run(
     told = _add_to_summary(store, name, record, keep=expected is Expect.ABSENT)
     key = key_of(name, f"runs/{record['run_id']}.json")
     store.documents.write_own(key, told, expected)
+
+
+def begin_history(store: StateStore, name: str) -> None:
+    """See that a pipeline has a summary from its first run on: a look asks for nothing else."""
+    key = key_of(name, "summary.json")
+    if store.objects.read(key) is None:
+        with suppress(ConflictError):
+            store.documents.write_own(key, {"runs": _rebuild(store, name).runs}, Expect.ABSENT)
 
 
 def load_summary(store: StateStore, name: str) -> Summary:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from singer_spark.errors import SettingsError, SingerSparkError
+from singer_spark.errors import SettingsError, SingerSparkError, StateError
 from singer_spark.health.case import Activity, Case
 from singer_spark.health.report import Health
 from singer_spark.pipeline import Alerts, load_pipeline
@@ -39,8 +39,16 @@ def look_at_files(paths: Sequence[Path], working_folder: Path) -> list[Looked]:
 
 def look_at_store(store: StateStore, names: Sequence[str] = ()) -> list[Looked]:
     """Look at the pipelines of a store, all or some."""
-    chosen = list(names) or store.list_names()
-    return _together(chosen)([partial(_look, store, name) for name in chosen])
+    known = store.list_names()
+    chosen = list(names) or known
+    return _together(chosen)([partial(_look_at_known, store, name, known) for name in chosen])
+
+
+def _look_at_known(store: StateStore, name: str, known: Sequence[str]) -> Looked:
+    if name not in known:
+        there = ", ".join(known) or "none"
+        raise StateError(f"{store.objects.place} knows no pipeline {name}; there are {there}")
+    return _look(store, name)
 
 
 def _together(names: Iterable[str]) -> Callable[[Sequence[Callable[[], Looked]]], list[Looked]]:
@@ -50,8 +58,7 @@ def _together(names: Iterable[str]) -> Callable[[Sequence[Callable[[], Looked]]]
         try:
             return look()
         except SingerSparkError as error:
-            now = datetime.now(timezone.utc)
-            return Looked(Health.unknown(name, now, error.format_message()), Alerts())
+            return _unreadable(name, error, Alerts())
 
     def take_all(looks: Sequence[Callable[[], Looked]]) -> list[Looked]:
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -66,8 +73,16 @@ def _look_at_file(path: Path, twin: str | None, stores: dict[str, StateStore]) -
     pipeline = load_pipeline(path)
     # A client per store, not per pipeline: connecting costs more than looking.
     place = repr(pipeline.state)
-    store = stores[place] = stores.get(place) or create_state_store(pipeline.state)
-    return _look(store, pipeline.name, pipeline.alerts, pipeline.cron)
+    try:
+        store = stores[place] = stores.get(place) or create_state_store(pipeline.state)
+        return _look(store, pipeline.name, pipeline.alerts, pipeline.cron)
+    except SingerSparkError as error:
+        return _unreadable(pipeline.name, error, pipeline.alerts)
+
+
+def _unreadable(name: str, error: SingerSparkError, alerts: Alerts) -> Looked:
+    health = Health.unknown(name, datetime.now(timezone.utc), error.format_message())
+    return Looked(health, alerts)
 
 
 def _look(

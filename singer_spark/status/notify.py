@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from singer_spark.errors import SingerSparkError, StateError
+from singer_spark.health.rules import Level
 from singer_spark.pipeline import Alerts
 from singer_spark.runner.post import WAIT_SECONDS, UnpostedError, post_json
 from singer_spark.state import StateStore
@@ -44,26 +45,23 @@ def send_alerts(looked: Iterable[Looked]) -> list[SingerSparkError]:
     """Tell what is new of the pipelines that ask for it; gives what went wrong with that."""
     by_store: dict[int, list[Looked]] = defaultdict(list)
     for one in looked:
-        if one.store and (one.alerts.webhook or one.alerts.command):
+        if one.alerts.webhook or one.alerts.command:
             by_store[id(one.store)].append(one)
-    errors: list[SingerSparkError] = []
-    for group in by_store.values():
-        if group[0].store:
-            errors += _send_group(group[0].store, group)
-    return errors
+    return [error for group in by_store.values() for error in _send_group(group[0].store, group)]
 
 
-def plan_notices(one: Looked, known: Mapping[str, str]) -> Iterator[Notice]:
+def plan_notices(one: Looked, known: Mapping[str, Mapping[str, str]]) -> Iterator[Notice]:
     """Find what to tell of a pipeline, given the conditions that were told and are not yet over."""
     health = one.health
     for finding in health.findings:
-        if finding.kind not in known:
-            word = finding.level.name.lower()
+        told = known.get(finding.kind)
+        word = finding.level.name.lower()
+        if told is None or finding.level > Level[told["level"].upper()]:
             yield _notice(health.pipeline, finding.kind, word, finding.reason)
     current = {finding.kind for finding in health.findings}
-    for kind, reason in known.items():
+    for kind, told in known.items():
         if kind not in current:
-            yield _notice(health.pipeline, kind, "resolved", reason)
+            yield _notice(health.pipeline, kind, "resolved", told["reason"])
 
 
 def _notice(pipeline: str, kind: str, word: str, reason: str) -> Notice:
@@ -72,29 +70,40 @@ def _notice(pipeline: str, kind: str, word: str, reason: str) -> Notice:
     return Notice(kind, body)
 
 
-def _send_group(store: StateStore, group: Iterable[Looked]) -> list[SingerSparkError]:
+def _send_group(store: StateStore | None, group: Iterable[Looked]) -> list[SingerSparkError]:
+    """Tell of the pipelines of a store; where it cannot be read, all that is wrong, each time."""
     errors: list[SingerSparkError] = []
-    try:
-        stored = store.objects.read(SENT)
-        before = store.documents.parse_own(SENT, stored)
-    except StateError as error:
-        return [error]
+    before: dict[str, Any] = {}
+    expected: str | Expect = Expect.ANYTHING
+    if store:
+        try:
+            stored = store.objects.read(SENT)
+            before, expected = store.documents.parse_own(SENT, stored), tag_of(stored)
+        except StateError as error:
+            errors.append(error)
+            store = None
     after = {name: dict(known) for name, known in before.items()}
     for one in group:
-        known = after.setdefault(one.health.pipeline, {})
-        for notice in list(plan_notices(one, known)):
-            try:
-                _send(one.alerts, notice.body)
-            except UnsentError as error:
-                errors.append(error)
-                continue
-            if notice.body["level"] == "resolved":
-                del known[notice.kind]
-            else:
-                known[notice.kind] = notice.body["reason"]
+        errors += _tell(one, after.setdefault(one.health.pipeline, {}))
     after = {name: known for name, known in after.items() if known}
-    if after != before:
-        errors += _note(store, after, tag_of(stored))
+    if store and after != before:
+        errors += _note(store, after, expected)
+    return errors
+
+
+def _tell(one: Looked, known: dict[str, Mapping[str, str]]) -> list[SingerSparkError]:
+    """Tell of one pipeline what is new, and note what was told."""
+    errors: list[SingerSparkError] = []
+    for notice in list(plan_notices(one, known)):
+        try:
+            _send(one.alerts, notice.body)
+        except UnsentError as error:
+            errors.append(error)
+            continue
+        if notice.body["level"] == "resolved":
+            del known[notice.kind]
+        else:
+            known[notice.kind] = {key: notice.body[key] for key in ("level", "reason")}
     return errors
 
 

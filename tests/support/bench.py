@@ -56,7 +56,11 @@ class Bench:
 
     def write(self, name, body):
         path = self.folder / name
-        path.write_text(f"#!{sys.executable} -SE\n{HELPERS}\n{textwrap.dedent(body)}")
+        # A tap that says nothing of a catalog cannot discover, as many cannot.
+        refuse = "" if "--discover" in body else 'if "--discover" in sys.argv: sys.exit(2)\n'
+        path.write_text(
+            f"#!{sys.executable} -SE\nimport sys\n{refuse}{HELPERS}\n{textwrap.dedent(body)}"
+        )
         path.chmod(0o755)
 
     def pipeline(self, **changes):

@@ -70,6 +70,8 @@ def write(name: str, body: str) -> None:
         "def option(name):\n"
         "    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else None\n"
         f"def note(text): open({str(Path.cwd() / name)!r} + '.pids', 'w').write(text)\n"
+        # A tap that says nothing of a catalog cannot discover, as many cannot.
+        + ("" if "--discover" in body else "if '--discover' in sys.argv: sys.exit(2)\n")
         + textwrap.dedent(body)
     )
     path.chmod(0o755)
@@ -99,6 +101,11 @@ def await_pids(*names: str) -> list[int]:
 def run(*arguments):
     """Run the command `run` in this process."""
     return CliRunner().invoke(main, ["run", *arguments])
+
+
+def invoke(*arguments, **options):
+    """Run any command in this process."""
+    return CliRunner().invoke(main, list(arguments), **options)
 
 
 def store():

@@ -16,7 +16,9 @@ from click.testing import CliRunner
 
 from singer_spark import __version__
 from singer_spark.cli import main
-from tests.support.shop import TAP, TARGET, finish, make_folder, singer_spark, write
+from singer_spark.state.lock import locked
+from singer_spark.state.runs import list_runs
+from tests.support.shop import TAP, TARGET, finish, make_folder, singer_spark, store, write
 
 
 @pytest.fixture
@@ -57,8 +59,37 @@ class TestRun:
         assert result["records"] == 340
         assert result["streams"]["public-empty"]["records"] == 0
         assert err == "Running: orders\npublic-orders: 340 records...\n"
-        write("tap-fake", "sys.exit(3)")
-        assert finish("run", "orders", "--json")[:2] == (3, "")
+
+    def test_a_run_that_fails_is_a_line_of_json_too(self):
+        finish("run", "orders")
+        write("tap-fake", 'sys.stderr.write("Error: no table\\n")\nsys.exit(3)')
+        code, out, err = finish("run", "orders", "--json")
+
+        told = json.loads(out)
+        assert (code, told["exit_code"], told["status"]) == (3, 3, "failed")
+        assert told["error"] == "tap-fake failed with exit code 3: no table"
+        assert told["state"] == {"bookmarks": {"public-orders": 340}}
+        assert "Error: tap-fake failed with exit code 3" in err
+
+    def test_what_fails_before_there_is_a_run_is_a_line_of_json_too(self):
+        with locked(store(), "orders"):
+            code, out, _ = finish("run", "orders", "--json")
+        told = json.loads(out)
+        assert (code, told["exit_code"], told["status"], told["state"]) == (75, 75, "failed", None)
+        assert "is being run already" in told["error"]
+
+    @pytest.mark.parametrize("damage", ['{"bookmarks"', "[]"])
+    def test_a_damaged_state_is_a_failed_run_that_status_tells_of(self, damage):
+        finish("run", "orders")
+        Path("lake/.singer-spark/state/orders/state.json").write_text(damage)
+
+        code, _, err = finish("run", "orders")
+        assert (code, err.count("\n")) == (74, 1)
+        assert "singer-spark state delete" in err
+        assert list_runs(store(), "orders")[0]["exit_code"] == 74
+        code, out, _ = finish("status", "orders")
+        assert code == 2
+        assert "state.json is damaged" in " ".join(out.split())
 
     def test_a_failed_run_is_resumed(self):
         write("target-fake", TARGET + '        note("committed")\n')
@@ -159,6 +190,17 @@ class TestRun:
 
         out, _ = process.communicate(timeout=30)
         assert "Done! 340 records" in out
+
+    @pytest.mark.parametrize("end", ["| head -1", ">&-", "2>&- >&-"])
+    def test_a_closed_standard_output_does_not_stop_the_run(self, end):
+        write("tap-fake", TAP + "time.sleep(1)\n")
+        command = f"{sys.executable} -m singer_spark.cli run orders"
+        script = f"{{ {command}; echo $? > code; }} {end}" if "|" in end else f"{command} {end}"
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+
+        assert done.stderr == ""
+        assert (Path("code").read_text().strip() if "|" in end else done.returncode) in (0, "0")
+        assert list_runs(store(), "orders")[0]["exit_code"] == 0
 
 
 class TestGroup:

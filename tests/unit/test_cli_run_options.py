@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -175,6 +177,19 @@ class TestSeveral:
         results = [json.loads(line) for line in out.splitlines()]
         assert [result["pipeline"] for result in results] == ["orders", "shop-a", "shop-b"]
 
+    def test_what_failed_is_among_the_lines_of_json(self):
+        Path("pipelines/shop-a.yml").write_text("name: shop-a\n")
+        fail = 'if os.environ["SINGER_SPARK_PIPELINE"] == "shop-b": sys.exit(65)\n'
+        write("tap-fake", fail + TAP)
+        code, out, _ = finish("run", "shop-*", "orders", "--json")
+
+        told = {one["pipeline"]: one for one in map(json.loads, out.splitlines())}
+        assert code == 78
+        assert {name: one["exit_code"] for name, one in told.items()} == {
+            "orders": 0, "shop-a": 78, "shop-b": 65,
+        }  # fmt: skip
+        assert "source.tap: is required" in told["shop-a"]["error"]
+
     def test_a_signal_ends_them_all(self):
         write("tap-fake", 'note(f"{os.getppid()} {os.getpid()}")\n' + FOREVER)
         process = singer_spark("run", "shop-*", stderr=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -185,6 +200,18 @@ class TestSeveral:
         assert (process.returncode, out) == (143, "")
         assert "shop-b" not in err
         assert not any(map(is_running, pids))
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a parent's death")
+    def test_a_killed_command_takes_its_runners_with_it(self):
+        write("tap-fake", 'note(f"{os.getppid()} {os.getpid()}")\n' + FOREVER)
+        process = singer_spark("run", "shop-*", stderr=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        pids = await_pids("tap-fake")
+        process.kill()
+        process.communicate(timeout=30)
+        until = time.monotonic() + 20
+        while any(map(is_running, pids)):
+            assert time.monotonic() < until
+            time.sleep(0.05)
 
     @pytest.mark.parametrize(
         ("arguments", "told"),

@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.bench import FOREVER, is_running
-from tests.support.shop import TAP, TARGET, await_pids, finish, make_folder, singer_spark, write
+from tests.support.shop import (
+    TAP,
+    TARGET,
+    await_pids,
+    finish,
+    make_folder,
+    singer_spark,
+    store,
+    write,
+)
 
 WITH_GRANDCHILD = """
 child = subprocess.Popen(["sleep", "100"])
@@ -70,6 +79,40 @@ class TestSignals:
         await_gone(pids[::2])
         write("tap-fake", TAP)
         assert "Took over the lock of a dead run" in finish("run", "orders")[1]
+
+    def test_a_signal_at_the_end_of_a_run_ends_until_complete(self):
+        counting = 'n = json.load(open(option("--state")))["n"] + 1 if option("--state") else 1\n'
+        told = 'say(type="STATE", value={"n": n})\n'
+        write("tap-fake", counting + 'if n == 2: note("x"); time.sleep(100)\n' + told)
+        # The target leaves a process that stops the runner when it is swept away, after success.
+        left = """
+script = "trap 'kill -TERM $0; exit' TERM; touch ready; while :; do sleep 0.02; done"
+subprocess.Popen(["sh", "-c", script, str(os.getppid())])
+while not os.path.exists("ready"): time.sleep(0.01)
+"""
+        write("target-fake", TARGET + left)
+        process = singer_spark(
+            "run", "orders", "--until-complete", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        try:
+            _, err = process.communicate(timeout=15)
+        finally:
+            process.kill()
+        assert (process.returncode, Path("tap-fake.pids").exists()) == (143, False)
+        assert "Error: stopped by SIGTERM" in err
+        assert store().get("orders").run_count == 1
+
+    def test_a_check_is_stopped_by_one_signal(self):
+        write("tap-fake", WITH_GRANDCHILD + FOREVER + "# --discover\n")
+        write("target-fake", WITH_GRANDCHILD + TARGET)
+        process = singer_spark("check", "orders", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        pids = await_pids("tap-fake")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+
+        assert process.returncode == 130
+        await_gone(pids)
+        assert not Path("target-fake.pids").exists()
 
     def test_a_second_signal_does_not_wait_for_the_deaf(self):
         deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

@@ -42,6 +42,18 @@ class TestSet:
         assert result.stderr.count("\n") == 1
         assert current() == OLD
 
+    @pytest.mark.parametrize("file", ["state.json", "meta.json"])
+    def test_a_damaged_state_can_be_replaced(self, file):
+        Path("store/orders", file).write_text("{")
+        refused = state("set", "orders", "--stream", "orders", "5")
+        assert refused.exit_code == 74
+        assert "singer-spark state delete orders" in refused.stderr
+        result = state("set", "orders", "new.json")
+
+        assert result.exit_code == 0, result.output
+        assert f"{file} is damaged" in result.stderr
+        assert current() == NEW
+
     def test_the_state_of_a_run_in_progress_is_left_alone(self):
         with locked(open_store(), "orders"):
             results = [state("set", "orders", "new.json"), state("delete", "orders", "--yes")]
@@ -88,6 +100,12 @@ class TestMove:
         assert result.exit_code == 74
         assert "nix has no bookmark that can be moved; there are orders." in result.stderr
         assert current() == OLD
+
+    def test_bookmarks_of_another_kind_are_no_traceback(self):
+        open_store().save(PipelineState("users", {"bookmarks": {"a": 5, "b": None}}))
+        result = state("set", "users", "--stream", "c", "1")
+        assert (result.exit_code, result.stderr.count("\n")) == (74, 1)
+        assert "c has no bookmark that can be moved; there are none" in result.stderr
 
     @pytest.mark.parametrize("arguments", [[], ["new.json", "--stream", "orders", "5"]])
     def test_a_file_or_streams_are_given_and_not_both(self, arguments):
@@ -156,10 +174,9 @@ class TestDelete:
 
     def test_a_damaged_state_can_be_deleted(self):
         Path("store/orders/state.json").write_text("{")
-        for command in (["get", "orders"], ["set", "orders", "new.json"]):
-            result = state(*command)
-            assert result.exit_code == 74
-            assert "orders/state.json is damaged" in result.stderr
+        result = state("get", "orders")
+        assert result.exit_code == 74
+        assert "orders/state.json is damaged" in result.stderr
         assert state("delete", "orders", "--yes").exit_code == 0
         assert state("set", "orders", "new.json").exit_code == 0
 

@@ -13,9 +13,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from singer_spark.cli import main
 from singer_spark.pipeline import Alerts
+from singer_spark.runner.book import StoreBook
+from singer_spark.runner.record import RunRecord
 from singer_spark.state import create_state_store
 from singer_spark.state.holder import Holder
-from singer_spark.state.lock import locked
+from singer_spark.state.lock import RunLock, locked
 from singer_spark.state.objects import Expect
 from singer_spark.state.runs import save_run
 from singer_spark.status.collect import look_at_store
@@ -84,7 +86,7 @@ class TestTable:
         assert any(line.startswith("  the last run failed: tap failed: xxx") for line in lines)
         assert "colour: unknown key" in result.output
         (good,) = [line for line in lines if line.startswith("good")]
-        assert good.split()[-4:] == ["4.2s", "340", "5", "min"]
+        assert good.split()[-4:-2] + good.split()[-1:] == ["4.2s", "340", "min"]
 
     @pytest.mark.parametrize(
         ("last", "code"), [({}, 0), ({"quarantined": 30}, 1), ({"exit_code": 75}, 2)]
@@ -133,8 +135,29 @@ class TestTable:
         assert told[0]["health"] == "ok"
         assert told[0]["last_run"]["records"] == 340
 
+    def test_a_name_that_the_store_does_not_know_is_not_green(self):
+        save_run(create_state_store("other"), "q", record())
+        result = status("--state", "other", "typo", "q")
+        assert result.exit_code == 2
+        assert "other knows no pipeline typo; there are q" in " ".join(result.output.split())
+        listed = CliRunner().invoke(main, ["runs", "typo", "--state", "other"])
+        assert (listed.exit_code, listed.output.count("\n")) == (74, 1)
+
 
 class TestCost:
+    def test_a_first_run_in_progress_costs_two_requests(self, s3):
+        store = create_state_store(f"s3://{s3}/state")
+        with locked(store, "p"):
+            lock = RunLock(store, "p", "r")
+            StoreBook(store, lock, RunRecord(pipeline="p", run_id="r")).read()
+            requests = []
+            store.objects._client.meta.events.register(
+                "before-send.s3", lambda request, **_: requests.append(request.url)
+            )
+            (looked,) = look_at_store(store)
+            assert looked.health.word == "running"
+            assert len(requests) == 1 + 2
+
     @pytest.mark.parametrize("runs", [10, 1000])
     def test_each_pipeline_costs_two_requests(self, s3, runs):
         store = create_state_store(f"s3://{s3}/state")
@@ -210,6 +233,24 @@ class TestAlerts:
             save_run(create_state_store("store"), "p", record(2, exit_code=3))
             status()
             assert len(got) == 3
+
+    def test_a_condition_that_grows_worse_is_told_again(self):
+        with webhook() as (url, got):
+            more = f"alerts: {{webhook: '{url}'}}\nschedule: {{cron: '* * * * *'}}\n"
+            add("p", more, never=True)
+            status()
+            old = (datetime.now(timezone.utc) - timedelta(days=1)).isoformat()
+            save_run(create_state_store("store"), "p", record(started_at=old))
+            status()
+            status()
+            assert [one["level"] for one in got] == ["warning", "critical"]
+
+    def test_a_store_that_cannot_be_read_is_told(self):
+        with webhook() as (url, got):
+            add("p", f"alerts: {{webhook: '{url}'}}\n", never=True)
+            Path("store").write_text("a file")
+            assert status().exit_code == 2
+            assert [(one["kind"], one["level"]) for one in got] == [("unreadable", "critical")]
 
     def test_what_could_not_be_sent_is_sent_by_the_next_look(self):
         with webhook([500]) as (url, got):

@@ -70,6 +70,11 @@ class TestLag:
         runs = (run(exit_code=3, streams={}, bookmarks_after={}), run(**self.RUN))
         assert kinds(*runs, alerts=Alerts(max_lag=7200))["lag"].level is Level.CRITICAL
 
+    def test_a_failed_run_that_saw_few_streams_hides_no_other(self):
+        failed = run(exit_code=3, **{**self.RUN, "streams": {"b": {}}})
+        found = kinds(failed, run(**self.RUN), run(streams={"gone": {}}), alerts=Alerts(max_lag=1))
+        assert found["lag"].reason == "a lags 3 h behind (limit 1 s)"
+
 
 class TestEmpty:
     EMPTY = run(records=1, inserted=0, updated=0, deleted=0)
@@ -112,6 +117,13 @@ class TestUsual:
         assert kinds(big, *[run(records=0)] * 50, *self.HISTORY[:4], alerts=Alerts()) == {}
         assert kinds(big, *[run(mode="full")] * 9, alerts=Alerts()) == {}
         assert kinds(run(mode="full", records=10**9), *self.HISTORY, alerts=Alerts()) == {}
+
+    def test_runs_that_read_in_full_are_compared_with_each_other(self):
+        history = [run(mode="full") for _ in range(5)]
+        big = run(mode="full", records=2000, milliseconds=900_000)
+        assert set(kinds(big, *self.HISTORY, *history, alerts=Alerts())) == {"spike", "slow"}
+        empty = run(mode="full", records=100, inserted=0, updated=0, deleted=0)
+        assert set(kinds(empty, empty, *history, alerts=Alerts(empty_runs=2))) == {"empty"}
 
     def test_a_limit_that_is_off_is_not_judged(self):
         assert kinds(run(records=10**9, milliseconds=10**9), *self.HISTORY) == {}
@@ -164,6 +176,12 @@ class TestSchedule:
     def test_the_last_due_time_must_have_a_run(self, cron, started, missed):
         found = kinds(run(started_at=ago(**started)), cron=cron)
         assert ("schedule" in found) == missed
+
+    def test_a_run_that_lasted_beyond_its_next_time_is_not_missed(self):
+        long = run(started_at=ago(hours=2), finished_at=ago(minutes=40))  # due at 11:00
+        assert kinds(long, cron="0 * * * *") == {}
+        earlier = run(started_at=ago(hours=4), finished_at=ago(hours=2, minutes=5))
+        assert "schedule" in kinds(earlier, cron="0 * * * *")
 
     def test_a_run_in_progress_is_not_missed_and_a_new_pipeline_only_a_warning(self):
         active = Activity(NOW - timedelta(hours=5), is_dead=False)

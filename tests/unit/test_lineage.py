@@ -58,7 +58,7 @@ def test_the_usual_variables_name_a_server(bench, monkeypatch):
     assert got.tokens == ["Bearer do-not-tell"] * 2
 
 
-@pytest.mark.parametrize("place", ["http://127.0.0.1:9/x", "/nix/nix"])
+@pytest.mark.parametrize("place", ["http://127.0.0.1:9/x", "http://127.0.0.1:99x/", "/nix/nix"])
 def test_what_cannot_be_told_is_warned_of_and_no_run_fails(bench, capfd, place):
     bench.run(openlineage=place)
     assert "Warning: the OpenLineage event COMPLETE was not taken" in capfd.readouterr().err
@@ -71,9 +71,14 @@ def test_what_cannot_be_told_is_warned_of_and_no_run_fails(bench, capfd, place):
         ("/lake", "file:/lake"),
         ("csv:/data/shop", "csv:/data/shop"),
         ("jdbc:sqlserver://h:1433;databaseName=d;password=x", "sqlserver://h:1433"),
+        ("jdbc:oracle:thin:scott/tiger99@//h:1521/x", "oracle:thin:@//h:1521/x"),
+        ("jdbc:mysql://u:tiger99/@x@h/db", "mysql://h/db"),
+        ("jdbc:mysql://(host=h,password=tiger99)/db", "mysql"),
         (None, "target-x"),
     ],
 )
 def test_places_are_named_without_secrets(place, namespace):
-    assert _namespace(place, "/bin/target-x").startswith(namespace)
-    assert "password" not in _namespace(place, "x")
+    told = _namespace(place, "/bin/target-x")
+    assert told.startswith(namespace)
+    assert "password" not in told
+    assert "tiger99" not in told

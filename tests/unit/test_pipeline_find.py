@@ -62,3 +62,13 @@ def test_files_of_one_name_are_told_and_broken_ones_are_left_aside(folder):
     with pytest.raises(SettingsError, match=r"other.yml and pipelines/twin.yaml have the same"):
         refuse_twins([folder / "pipelines" / "twin.yaml"], folder)
     refuse_twins([folder / "pipelines" / "shop-a.yml", Path("elsewhere.yml")], folder)
+
+
+def test_files_named_together_must_differ_wherever_they_lie(folder):
+    other = folder / "other" / "twin.yml"
+    other.parent.mkdir()
+    other.write_text((folder / "pipelines" / "shop-a.yml").read_text())
+    named = [folder / "pipelines" / "shop-a.yml", other]
+    with pytest.raises(SettingsError, match=r"pipelines/shop-a.yml and other/twin.yml have the sa"):
+        refuse_twins(named, folder)
+    refuse_twins([other, other], folder)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from singer_spark.runner import PlainDisplay, run_pipeline
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state import PipelineState
@@ -67,6 +69,19 @@ class TestSuccess:
         assert state.watermark == {"old": 1}
         assert state.metadata == {"kept": True}
         assert state.run_count == 1
+
+    @pytest.mark.parametrize("full", [False, True])
+    @pytest.mark.parametrize("empty", ["{}", '{"bookmarks": {}}'])
+    def test_an_empty_state_does_not_wipe_the_old_one(self, bench, capfd, empty, full):
+        bench.store.save(PipelineState("p", {"old": 1}))
+        bench.write("target-fake", f"for line in sys.stdin: pass\nprint({empty!r})")
+        bench.run(full=full)
+
+        assert bench.store.get("p").watermark == {"old": 1}
+        assert "Warning: the target wrote a state without any bookmark" in capfd.readouterr().err
+        bench.write("target-fake", f"{TARGET}\nprint({empty!r})")
+        bench.run(full=full)
+        assert bench.store.get("p").watermark == {"bookmarks": {"orders": 3}}
 
     def test_the_last_of_many_states_counts(self, bench):
         bench.write("target-fake", TARGET + 'say(n=1)\nprint()\nprint(\'{"n": 2}\', end="")')

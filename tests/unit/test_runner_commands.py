@@ -34,7 +34,11 @@ class TestSelection:
 
     @pytest.fixture
     def choosy(self, bench):
-        discover = f"if '--discover' in sys.argv: print({json.dumps(self.CATALOG)!r}); sys.exit()\n"
+        return self.write(bench, self.CATALOG)
+
+    @staticmethod
+    def write(bench, catalog):
+        discover = f"if '--discover' in sys.argv: print({json.dumps(catalog)!r}); sys.exit()\n"
         tell = (
             'note("catalog", open(option("--catalog")).read() if option("--catalog") else "none")\n'
         )
@@ -53,9 +57,36 @@ class TestSelection:
         }
         assert users["metadata"] == [{"breadcrumb": [], "metadata": {"selected": False}}]
 
-    def test_without_a_choice_the_tap_gets_no_catalog(self, choosy):
+    def test_without_a_choice_all_streams_are_marked_but_those_advised_against(self, choosy):
+        advice = [{"breadcrumb": [], "metadata": {"selected-by-default": False}}]
+        users = {"stream": "users", "metadata": advice}
+        self.write(choosy, {"streams": [self.CATALOG["streams"][0], users]})
         choosy.run()
+        orders, users = json.loads(choosy.note("catalog"))["streams"]
+        assert orders["metadata"][0]["metadata"]["selected"]
+        assert not users["metadata"][0]["metadata"]["selected"]
+
+    def test_our_own_tap_reads_everything_without_a_catalog(self, choosy):
+        (choosy.folder / "tap-fake").rename(choosy.folder / "tap-spark-source")
+        choosy.run(tap=Plugin(str(choosy.folder / "tap-spark-source"), {}))
         assert choosy.note("catalog") == "none"
+
+    @pytest.mark.parametrize("answer", ["sys.exit(69)", "print(5); sys.exit()", "pass"])
+    def test_a_tap_that_cannot_discover_is_run_without_a_catalog(self, bench, answer):
+        catalog = 'note("catalog", str(option("--catalog")))\n'
+        bench.write("tap-fake", f"if '--discover' in sys.argv: {answer}\n" + catalog + TAP)
+        assert bench.run().records == {"orders": 3}
+        assert bench.note("catalog") == "None"
+
+    def test_a_tap_that_takes_the_question_for_a_run_is_ended(self, bench):
+        endless = 'if "--discover" in sys.argv:\n    while True: say(type="RECORD", stream="x")\n'
+        bench.write("tap-fake", endless + TAP)
+        assert bench.run(timeout=20).records == {"orders": 3}
+
+    def test_a_run_without_a_stream_is_warned_of(self, bench, capfd):
+        bench.write("tap-fake", "pass")
+        bench.run()
+        assert "Warning: the tap sent no stream at all" in capfd.readouterr().err
 
     def test_an_unknown_stream_lists_those_there_are(self, choosy):
         error = choosy.fail(SettingsError, streams=("orders", "nix", "nada"))
@@ -64,12 +95,12 @@ class TestSelection:
         assert choosy.note("target-fake.pid") is None
 
     def test_a_failing_discovery_keeps_its_exit_code(self, bench):
-        bench.write("tap-fake", "sys.exit(69)")
+        bench.write("tap-fake", "if '--discover' in sys.argv: sys.exit(69)")
         assert bench.fail(ChildError, streams=("x",)).exit_code == 69
 
     @pytest.mark.parametrize("output", ["", "hello", "[]", '{"streams": 5}'])
     def test_a_discovery_without_catalog_is_error_76(self, bench, output):
-        bench.write("tap-fake", f"print({output!r})")
+        bench.write("tap-fake", f"if '--discover' in sys.argv: print({output!r})")
         assert bench.fail(ProtocolError, streams=("x",)).exit_code == 76
 
 

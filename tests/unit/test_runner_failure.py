@@ -10,6 +10,7 @@ from singer_spark.errors import ProtocolError, SettingsError, TransientError
 from singer_spark.runner import supervisor
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state import PipelineState
+from singer_spark.state.runs import list_runs
 from tests.support.bench import FOREVER, TAP, TARGET, is_running
 
 
@@ -113,11 +114,51 @@ class TestFailure:
             "tap-fake", 'note("grandchild", subprocess.Popen(["sleep", "100"]).pid)\n' + FOREVER
         )
 
-        error = bench.fail(TransientError, timeout=1)
+        error = bench.fail(TransientError, timeout=3)
         assert error.exit_code == 75
-        assert "timeout of 1 seconds" in error.message
+        assert "timeout of 3 seconds" in error.message
         for name in ("tap-fake.pid", "target-fake.pid", "grandchild"):
             assert not is_running(bench.note(name))
+
+    def test_a_target_killed_in_the_middle_of_a_state_is_judged_by_its_end(self, bench):
+        torn = 'os.write(1, b\'{"bookmarks": {"ord\')\nos.kill(os.getpid(), signal.SIGKILL)'
+        bench.write("target-fake", TARGET + torn)
+
+        assert bench.fail(ChildError).exit_code == 137
+        assert bench.store.get_checkpoint("p") == {"bookmarks": {"orders": 3}}
+
+    @pytest.mark.parametrize(
+        "state", ['b\'{"a": "\\xff"}\\n\'', "b'{\"a\": 1' + b'0' * 5000 + b'}\\n'"]
+    )
+    def test_a_state_that_cannot_be_read_is_error_76_with_a_record(self, bench, state):
+        bench.write("target-fake", f"{TARGET}\nos.write(1, {state})")
+
+        assert bench.fail(ProtocolError).exit_code == 76
+        assert list_runs(bench.store, "p")[0]["exit_code"] == 76
+
+    def test_what_a_tap_left_behind_does_not_hold_the_run_for_ever(self, bench, monkeypatch):
+        monkeypatch.setattr(supervisor, "GRACE_SECONDS", 0.3)
+        bench.write("tap-fake", TAP + 'note("left", subprocess.Popen(["sleep", "100"]).pid)')
+        started = time.monotonic()
+
+        assert bench.run().records == {"orders": 3}
+        assert time.monotonic() - started < 15
+        assert not is_running(bench.note("left"))
+
+    def test_what_escaped_from_the_tap_and_keeps_its_output_is_error_76(self, bench, monkeypatch):
+        monkeypatch.setattr(supervisor, "GRACE_SECONDS", 0.3)
+        escape = 'subprocess.Popen(["sleep", "8"], start_new_session=True)'
+        bench.write("tap-fake", TAP + escape)
+
+        assert "keeps its standard output open" in bench.fail(ProtocolError).message
+        assert bench.store.get("p") is None
+
+    def test_a_target_that_is_slow_to_read_is_no_silent_tap(self, bench, monkeypatch):
+        monkeypatch.setattr(supervisor, "GRACE_SECONDS", 0.2)
+        bench.write("tap-fake", 'sys.stdout.write(\'{"type":"STATE","value":{}}\\n\' * 90_000)')
+        bench.write("target-fake", 'time.sleep(2)\nfor line in sys.stdin: pass\nnote("all")')
+        bench.run()
+        assert bench.note("all") == ""
 
     def test_an_empty_command_file_is_error_78(self, bench):
         (bench.folder / "tap-fake").write_bytes(b"\x00\x01")

@@ -200,6 +200,17 @@ class TestError:
         bench.fail(ChildError)
         assert len(last(bench)["error"]) == 500
 
+    def test_more_secrets_are_masked_and_the_folder_is_not(self, monkeypatch):
+        monkeypatch.setenv("PWD", "/home/me/shop")
+        config = {"password": 12345678}
+        assert mask("cannot open /home/me/shop/x", config) == "cannot open /home/me/shop/x"
+        for text, masked in (
+            ("login 12345678 failed", "login *** failed"),
+            ("jdbc:oracle:thin:scott/tiger99@//h:1521/x", "jdbc:oracle:thin:***@//h:1521/x"),
+            ("see mysql://u:a/b@c@h/db now", "see mysql://***@h/db now"),
+        ):
+            assert mask(text, config) == masked
+
     @pytest.mark.parametrize(
         ("text", "masked"),
         [
@@ -216,7 +227,7 @@ class TestError:
 
     def test_a_run_that_hangs_is_recorded_with_what_passed(self, bench):
         bench.write("tap-fake", TAP + FOREVER)
-        bench.fail(Exception, timeout=1)
+        bench.fail(Exception, timeout=3)
         assert last(bench)["records"] == 3
         assert "timeout" in last(bench)["error"]
 

@@ -187,6 +187,7 @@ class TestEveryStore:
         lock, record = RunLock(store, "p", "run-1"), RunRecord(pipeline="p", run_id="run-1")
         lock.acquire()
         book = StoreBook(store, lock, record)
+        book.read()
         write_lock(store)
 
         with pytest.raises(LostLockError) as caught:
