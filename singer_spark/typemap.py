@@ -64,7 +64,8 @@ def to_spark_type(schema: Mapping[str, Any], *, where: str = "", depth: int = 0)
     if union is not None:
         return to_spark_type(union, where=where, depth=depth)
     kinds = _kinds(schema)
-    if kinds == {"object"} and schema.get("properties"):
+    properties = schema.get("properties")
+    if kinds == {"object"} and properties and isinstance(properties, Mapping):
         return to_struct(schema, where=where, depth=depth + 1)
     if kinds == {"array"}:
         items = schema.get("items")
@@ -92,9 +93,15 @@ def to_struct(schema: Mapping[str, Any], *, where: str = "", depth: int = 0) -> 
     )
 
 
-def _comment(schema: Mapping[str, Any]) -> dict[str, str]:
+def comment_of(schema: Mapping[str, Any]) -> str | None:
+    """Return the description of a JSON Schema, or else its title."""
     text = schema.get("description") or schema.get("title")
-    return {"comment": text} if isinstance(text, str) else {}
+    return text if isinstance(text, str) else None
+
+
+def _comment(schema: Mapping[str, Any]) -> dict[str, str]:
+    text = comment_of(schema)
+    return {} if text is None else {"comment": text}
 
 
 def to_json_schema(datatype: T.DataType, *, singer_decimal: bool = False) -> dict[str, Any]:
@@ -135,9 +142,17 @@ def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def value_kinds(schema: Any) -> set[str]:
+    """Name the JSON types that a property allows beside null; none where it allows any."""
+    schema = _as_mapping(schema)
+    union = _nullable_union(schema)
+    return _kinds(schema) if union is None else value_kinds(union)
+
+
 def _kinds(schema: Mapping[str, Any]) -> set[str]:
-    kinds = schema.get("type", ())
-    return ({kinds} if isinstance(kinds, str) else set(kinds)) - {"null"}
+    kinds = schema.get("type")
+    listed = kinds if isinstance(kinds, list) else [kinds]
+    return {kind for kind in listed if isinstance(kind, str)} - {"null"}
 
 
 def _nullable_union(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -162,16 +177,19 @@ def _scalar(kinds: set[str], schema: Mapping[str, Any]) -> T.DataType:
     if kinds == {"number"} or kinds == {"number", "integer"}:
         return _number(schema)
     if kinds == {"string"}:
-        if schema.get("format") in _DECIMAL_FORMATS:
+        form = str(schema.get("format"))
+        if form in _DECIMAL_FORMATS:
             return _singer_decimal(schema)
-        return _STRING_FORMATS.get(schema.get("format", ""), T.StringType())
+        return _STRING_FORMATS.get(form, T.StringType())
     (kind,) = kinds if len(kinds) == 1 else ("string",)
     return _SIMPLE.get(kind, T.StringType())
 
 
 def _integer(schema: Mapping[str, Any]) -> T.DataType:
-    bounds = [schema[name] for name in ("minimum", "maximum") if schema.get(name) is not None]
-    beyond = any(not _INT64[0] <= bound <= _INT64[1] for bound in bounds)
+    bounds = [schema.get(name) for name in ("minimum", "maximum")]
+    beyond = any(
+        isinstance(bound, (int, float)) and not _INT64[0] <= bound <= _INT64[1] for bound in bounds
+    )
     return _BIG_INTEGER if beyond else T.LongType()
 
 

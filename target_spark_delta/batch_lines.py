@@ -117,11 +117,11 @@ class _Entries:
         self._line = manifest.line
         self._mapping = rules.mapping
         self._partial = rules.partial
-        schema = rules.schema
+        schema, keys = rules.schema, rules.keys
         if manifest.format == "parquet":
             # What is null there cannot be told from what is absent.
-            schema = {**schema, "required": rules.needed}
-        self._check = Validator(rules.stream, schema, rules.keys, full=rules.full).check
+            schema, keys = {**schema, "required": rules.needed}, rules.needed_keys
+        self._check = Validator(rules.stream, schema, keys, full=rules.full).check
         self._common = received_member(manifest.received_at)
         if manifest.version is not None:
             self._common += b'"version":%d,' % manifest.version

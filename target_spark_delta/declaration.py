@@ -10,14 +10,14 @@ from referencing.exceptions import Unresolvable
 
 from singer_spark.errors import ProtocolError, SchemaError, SettingsError
 from singer_spark.names import case_clashes, table_name
-from singer_spark.typemap import to_struct
+from singer_spark.typemap import comment_of, to_struct
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import METADATA
 from target_spark_delta.messages import Message
 from target_spark_delta.methods import history
 from target_spark_delta.settings import Settings
 from target_spark_delta.table import column_names
-from target_spark_delta.validation import nullable, resolved_schema
+from target_spark_delta.validation import nullable, required_names, resolved_schema
 
 # A file system's limit is 255; beside a table there are others, named after it.
 _LONGEST_NAME = 240
@@ -76,7 +76,7 @@ def destination_of(
         keys=chosen,
         options=options,
         settings=settings,
-        comment=resolved.get("description") or resolved.get("title"),
+        comment=comment_of(resolved),
     )
     _check_history(destination)
     return destination
@@ -84,7 +84,7 @@ def destination_of(
 
 def _with_required(declared: T.StructType, schema: Mapping[str, Any]) -> T.StructType:
     """Mark the columns that every record must have a value for."""
-    required = set(schema.get("required", ()))
+    required = required_names(schema)
     properties = schema["properties"]
     return T.StructType(
         [
@@ -110,10 +110,11 @@ def _check_history(destination: Destination) -> None:
             "stream has too; rename them with stream_maps"
         )
     times = (T.DateType, T.TimestampType, T.TimestampNTZType)
-    if by in declared.names and not isinstance(declared[by].dataType, times):
-        raise SchemaError(
+    types = {**METADATA, **{field.name: field.dataType for field in declared}}
+    if by and not isinstance(types[by], times):
+        raise SettingsError(
             f"stream {destination.stream}: scd2 needs a time in dedupe_by, and {by} is "
-            f"{declared[by].dataType.simpleString()}; choose another column or leave it out"
+            f"{types[by].simpleString()}; choose another column or leave it out"
         )
 
 

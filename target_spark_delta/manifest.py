@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from singer_spark.errors import ProtocolError
+from target_spark_delta.formats import is_checked_as_text
 from target_spark_delta.mapping import StreamMapping
-from target_spark_delta.validation import nullable
+from target_spark_delta.validation import nullable, required_names
 
 logger = logging.getLogger(__name__)
 
@@ -57,9 +58,17 @@ class Rules:
     @property
     def needed(self) -> list[str]:
         """Name what must be there and must not be null."""
-        properties, required = self.schema["properties"], self.schema.get("required", ())
-        names = dict.fromkeys([*self.keys, *(required if self.full else ())])
-        return [name for name in names if name in properties and not nullable(properties[name])]
+        required = required_names(self.schema) if self.full else ()
+        return self._never_null([*self.keys, *required])
+
+    @property
+    def needed_keys(self) -> list[str]:
+        """Name the keys that must not be null, in a deletion neither."""
+        return self._never_null(self.keys)
+
+    def _never_null(self, names: Sequence[str]) -> list[str]:
+        known = self.schema["properties"]
+        return [one for one in dict.fromkeys(names) if one in known and not nullable(known[one])]
 
     @property
     def only_types(self) -> bool:
@@ -101,6 +110,7 @@ def has_only_types(schema: Any) -> bool:
             if name != "additionalProperties" or schema[name] is False
         )
         and schema.get("format", "date") in _TYPE_FORMATS
+        and not is_checked_as_text(schema)
         and len([one for one in alternatives if one != {"type": "null"}]) <= 1
         and all(map(has_only_types, children))
     )

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from singer_spark.errors import SettingsError
 from target_spark_delta.messages import Message
-from target_spark_delta.validation import DELETED_AT, InvalidRecordError
+from target_spark_delta.validation import DELETED_AT, TOO_MANY_DIGITS, InvalidRecordError
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,10 @@ class StreamMapping:
 
     def apply(self, raw: bytes | msgspec.Raw, line: int) -> bytes | None:
         """Return what becomes of a record, None where a filter takes it out."""
-        record = _decode(raw)
+        try:
+            record = _decode(raw)
+        except msgspec.ValidationError as error:
+            raise InvalidRecordError(self.alias, line, TOO_MANY_DIGITS) from error
         if not isinstance(record, dict):
             return bytes(raw)
         try:

@@ -11,6 +11,7 @@ from typing import Any
 
 import jsonschema_rs
 import msgspec
+from jsonschema import FormatChecker
 from jsonschema.exceptions import best_match
 from jsonschema.validators import validator_for
 from pyspark.sql import types as T
@@ -18,17 +19,22 @@ from singer_sdk.exceptions import MissingKeyPropertiesError
 from singer_sdk.singerlib import resolve_schema_references
 
 from singer_spark.errors import RecordError, SchemaError
-from singer_spark.typemap import to_spark_type
+from singer_spark.typemap import to_spark_type, value_kinds
+from target_spark_delta.formats import CHECKS, is_text
 
 logger = logging.getLogger(__name__)
 
 DELETED_AT = "_sdc_deleted_at"
+TOO_MANY_DIGITS = "a whole number has too many digits for any column; fix the data"
 _NULL = msgspec.Raw(b"null")
 _NOT_FINITE = {"enum": ["NaN", "Infinity", "-Infinity"]}
-# These are checked by the cast into their column, which takes more spellings than RFC 3339.
-_CAST_FORMATS = {"date-time", "date", "time"}
 _NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
 _LISTED_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SHAPES: dict[str, type] = {
+    "$ref": str,
+    **dict.fromkeys(_NAMED_SCHEMAS, Mapping),
+    **dict.fromkeys(_LISTED_SCHEMAS, list),
+}
 _SINGLE_SCHEMAS = ("items", "contains", "propertyNames", "not", "if", "then", "else")
 
 
@@ -71,7 +77,8 @@ class Validator:
             self._is_valid_partially = _compiled(self._partial_rules)
         except ValueError as error:
             raise SchemaError(
-                f"stream {stream}: its SCHEMA is no valid JSON Schema ({error}); look at the tap"
+                f"stream {stream}: its SCHEMA is no valid JSON Schema "
+                f"({_schema_problem(schema, error)}); look at the tap"
             ) from error
         self._full = full
         decoder = msgspec.json.Decoder() if full else msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -100,8 +107,7 @@ class Validator:
         try:
             return msgspec.json.Decoder(float_hook=_nearest_double).decode(raw)
         except msgspec.ValidationError as error:
-            reason = "a whole number has too many digits for any column; fix the data"
-            raise InvalidRecordError(self._stream, number, reason) from error
+            raise InvalidRecordError(self._stream, number, TOO_MANY_DIGITS) from error
 
     def _warn(self, record: Mapping[str, Any]) -> None:
         if unknown := sorted(set(record) - self._properties - self._warned):
@@ -143,10 +149,13 @@ def _nearest_double(text: str) -> float:
 def _broken_rule(rules: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return where a record breaks which rule, and how."""
     validator = validator_for(rules)
+    checker = FormatChecker(())
+    checker.checkers = {
+        **validator.FORMAT_CHECKER.checkers,
+        **{name: (check, ()) for name, check in CHECKS.items()},
+    }
     try:
-        error = best_match(
-            validator(rules, format_checker=validator.FORMAT_CHECKER).iter_errors(record)
-        )
+        error = best_match(validator(rules, format_checker=checker).iter_errors(record))
     except re.error:
         error = None
     if error is not None:
@@ -154,7 +163,7 @@ def _broken_rule(rules: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[s
         return path or "the record", str(error.validator), error.message
     # A pattern that Python's `re` does not know, or a format that jsonschema checks only with
     # packages that are not installed.
-    fast = jsonschema_rs.validator_for(dict(rules), validate_formats=True)
+    fast = jsonschema_rs.validator_for(dict(rules), validate_formats=True, formats=CHECKS)
     first = next(iter(fast.iter_errors(record)))
     path = ".".join(map(str, first.instance_path))
     return path or "the record", str(first.schema_path[-1]), first.message
@@ -179,11 +188,24 @@ def _copied(schema: Any) -> Any:
         if name in _SINGLE_SCHEMAS
         else copy.deepcopy(part)
         for name, part in schema.items()
+        if isinstance(part, _SHAPES.get(name, object))
     }
 
 
 def _compiled(rules: Mapping[str, Any]) -> Callable[[Any], bool]:
-    return jsonschema_rs.validator_for(dict(rules), validate_formats=True).is_valid
+    compiled = jsonschema_rs.validator_for(dict(rules), validate_formats=True, formats=CHECKS)
+    return compiled.is_valid
+
+
+def _schema_problem(schema: Mapping[str, Any], found: ValueError) -> str:
+    """Say where a JSON Schema is none, and why; `found` is what its rules gave."""
+    try:
+        jsonschema_rs.meta.validate(dict(schema))
+    except ValueError as error:
+        found = error
+    path = ".".join(map(str, getattr(found, "instance_path", ())))
+    said = getattr(found, "message", str(found))
+    return f"{path}: {said}" if path else said
 
 
 def _shortened(text: str, most: int = 200) -> str:
@@ -194,9 +216,19 @@ def nullable(schema: Any) -> bool:
     """Say whether a JSON Schema allows null."""
     if not isinstance(schema, Mapping):
         return True
-    options = schema.get("anyOf") or schema.get("oneOf") or ()
-    kinds = schema.get("type", "null" if not options else ())
-    return "null" in kinds or any(map(nullable, options))
+    options = schema.get("anyOf") or schema.get("oneOf")
+    options = options if isinstance(options, list) else []
+    kinds = schema.get("type", "null" if not options else "")
+    listed = kinds if isinstance(kinds, list) else [kinds]
+    return "null" in listed or any(map(nullable, options))
+
+
+def required_names(schema: Mapping[str, Any]) -> list[str]:
+    """Name what a JSON Schema requires of an object."""
+    required = schema.get("required")
+    return (
+        [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    )
 
 
 def _rules(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
@@ -210,24 +242,33 @@ def _rules(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     return rules
 
 
-def _relaxed(schema: Any) -> Any:
-    """Drop what is checked elsewhere, and let the numbers that JSON lacks into double columns."""
+def _relaxed(schema: Any, *, in_text: bool = False) -> Any:
+    """Drop what is checked elsewhere, and let the numbers that JSON lacks into double columns.
+
+    Alternatives of a column of texts are not cast, so their formats are checked here.
+    """
     if isinstance(schema, list):
-        return [_relaxed(item) for item in schema]
+        return [_relaxed(item, in_text=in_text) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
+    declares = "format" in schema or any(name in schema for name in _LISTED_SCHEMAS)
+    in_text = in_text or (declares and is_text(schema))
     relaxed = {
         name: {key: _relaxed(value) for key, value in part.items()}
         if name in _NAMED_SCHEMAS and isinstance(part, Mapping)
         else part
         if name in ("enum", "const", "default", "examples")
-        else _relaxed(part)
+        else _relaxed(part, in_text=in_text and name in _LISTED_SCHEMAS)
         for name, part in schema.items()
-        if name != "multipleOf" and not (name == "format" and part in _CAST_FORMATS)
+        if name != "multipleOf" and not (name == "format" and _is_cast(part, in_text=in_text))
     }
-    if "number" in schema.get("type", ()) and _is_double(schema):
+    if "number" in value_kinds(schema) and "type" in schema and _is_double(schema):
         return {"anyOf": [relaxed, _NOT_FINITE]}
     return relaxed
+
+
+def _is_cast(form: object, *, in_text: bool) -> bool:
+    return form == "time" or (form in tuple(CHECKS) and not in_text)
 
 
 def _is_double(schema: Mapping[str, Any]) -> bool:

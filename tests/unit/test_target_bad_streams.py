@@ -42,15 +42,39 @@ STREAMS = {
     ),
     "a property that is null": (
         [declaring("a", None)],
-        "65 stream s: its SCHEMA is no valid JSON Schema (null is not of types",
+        "65 stream s: its SCHEMA is no valid JSON Schema (properties.a: null is not of types",
+    ),
+    "a type that is null": (
+        [declaring("a", {"type": None})],
+        "65 stream s: its SCHEMA is no valid JSON Schema (properties.a.type: null is not valid",
+    ),
+    "a bound that is a text": (
+        [declaring("a", {"type": "integer", "minimum": "5"})],
+        '65 stream s: its SCHEMA is no valid JSON Schema (properties.a.minimum: "5" is not of',
+    ),
+    "properties that are a list": (
+        [declaring("a", {"type": "object", "properties": [1]})],
+        "65 stream s: its SCHEMA is no valid JSON Schema (properties.a.properties: [1] is not of",
+    ),
+    "a reference that is a number": (
+        [declaring("a", {"$ref": 5})],
+        "65 stream s: its SCHEMA is no valid JSON Schema (properties.a.$ref: 5 is not of type",
+    ),
+    "alternatives that are a number": (
+        [schema("s", {"id": {"anyOf": 5}}, ["id"])],
+        "65 stream s: its SCHEMA is no valid JSON Schema (properties.id.anyOf: 5 is not of type",
+    ),
+    "a type of the whole that is a number": (
+        [schema("s", {"id": NUMBER}, ["id"], type=5)],
+        "65 stream s: its SCHEMA is no valid JSON Schema (type: 5 is not valid",
     ),
     "an unknown type": (
         [declaring("a", {"type": "strng"})],
-        '65 stream s: its SCHEMA is no valid JSON Schema ("strng" is not valid',
+        '65 stream s: its SCHEMA is no valid JSON Schema (properties.a.type: "strng" is not',
     ),
     "a pattern that is none": (
         [declaring("a", {"type": "string", "pattern": "("})],
-        '65 stream s: its SCHEMA is no valid JSON Schema ("(" is not a "regex"',
+        '65 stream s: its SCHEMA is no valid JSON Schema (properties.a.pattern: "(" is not',
     ),
     "a reference to nothing": (
         [declaring("a", {"$ref": "#/definitions/gone"})],
@@ -62,7 +86,7 @@ STREAMS = {
     ),
     "required that is no list": (
         [schema("s", {"id": NUMBER}, [], required="id")],
-        '65 stream s: its SCHEMA is no valid JSON Schema ("id" is not of type "array"',
+        '65 stream s: its SCHEMA is no valid JSON Schema (required: "id" is not of type',
     ),
     "a column without a name": (
         [declaring("o", {"type": "object", "properties": {"": NUMBER}})],
@@ -117,6 +141,14 @@ STREAMS = {
         [GOOD, message(type="BATCH", stream="s")],
         "76 line 2: a BATCH of format None cannot be read, only of jsonl and parquet",
     ),
+    "a BATCH whose manifest is a number": (
+        [GOOD, message(type="BATCH", stream="s", encoding={"format": "jsonl"}, manifest=5)],
+        "76 line 2: a BATCH needs a manifest, the list of its files; look at the tap",
+    ),
+    "a BATCH whose manifest lists an object": (
+        [GOOD, message(type="BATCH", stream="s", encoding={"format": "jsonl"}, manifest=[{}])],
+        "76 line 2: a BATCH needs a manifest, the list of its files; look at the tap",
+    ),
     "a BATCH without files": (
         [GOOD, message(type="BATCH", stream="s", encoding={"format": "jsonl"})],
         "76 line 2: a BATCH needs a manifest, the list of its files; look at the tap",
@@ -157,3 +189,30 @@ def test_a_strange_stream_is_no_error(messages, tmp_path):
     ]
     TargetSparkDelta(config={"path": str(tmp_path / "lake")}).listen(io.StringIO(lines(messages)))
     assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        declaring("a", {"type": None}),
+        declaring("a", {"type": "integer", "minimum": "5"}),
+        declaring("a", {"type": "object", "properties": [1]}),
+        declaring("a", {"$ref": 5}),
+        schema("s", {"id": {"anyOf": 5}}, ["id"]),
+        schema("s", {"id": NUMBER}, ["id"], required=5, description=5),
+        declaring("a", {"type": "string", "format": []}),
+    ],
+    ids=["type", "bound", "properties", "reference", "alternatives", "required", "format"],
+)
+def test_without_validation_a_schema_may_be_odd(odd, tmp_path):
+    config = {"path": str(tmp_path), "validate_records": False}
+    constraints = {"stream_options": {"*": {"required_constraints": True}}}
+    TargetSparkDelta(config={**config, **constraints}).listen(io.StringIO(lines([odd])))
+
+
+def test_scd2_by_a_column_of_ours_that_is_no_time_is_a_settings_error(tmp_path):
+    chosen = {"load_method": "scd2", "dedupe_by": "_sdc_sequence"}
+    config = {"path": str(tmp_path), "add_record_metadata": True, "stream_options": {"*": chosen}}
+    with pytest.raises(SingerSparkError, match="dedupe_by, and _sdc_sequence is bigint") as raised:
+        TargetSparkDelta(config=config).listen(io.StringIO(lines([GOOD])))
+    assert raised.value.exit_code == 78

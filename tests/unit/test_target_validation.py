@@ -107,11 +107,41 @@ def test_a_number_beyond_every_double_is_left_to_its_column():
 
 
 @pytest.mark.parametrize(
+    "declared",
+    [
+        {"type": "string", "x-sql-datatype": "string"},
+        {"type": ["string", "integer"]},
+    ],
+)
+def test_dates_and_times_that_stay_text_are_checked_by_their_format(declared):
+    properties = {"at": {**declared, "format": "date-time"}, "on": {**declared, "format": "date"}}
+    validator = Validator("s", {"properties": properties}, [], full=True)
+    for good in ("2024-02-29T23:59:59.1234567+01:00", "2024-02-29 00:00", "2024-02-29"):
+        check(validator, {"at": good, "on": "2024-02-29"})
+    for bad in ("2024-02-30T00:00:00Z", "yesterday", "2024-02-29T24:00:00Z", ""):
+        with pytest.raises(InvalidRecordError, match="at breaks the rule format"):
+            check(validator, {"at": bad})
+    with pytest.raises(InvalidRecordError, match="on breaks the rule format"):
+        check(validator, {"on": "2024-02-30"})
+
+
+def test_of_several_alternatives_a_text_needs_to_be_one():
+    either = {"anyOf": [{"type": "string", "format": "date"}, {"type": "string", "maxLength": 1}]}
+    validator = Validator("s", {"properties": {"a": either}}, [], full=True)
+    for good in ("2024-02-29", "x"):
+        check(validator, {"a": good})
+    with pytest.raises(InvalidRecordError):
+        check(validator, {"a": "2024-02-30"})
+
+
+@pytest.mark.parametrize(
     ("schema", "expected"),
     [
         ({"type": "object", "properties": {"a": {"type": ["integer", "null"]}}}, True),
         ({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}, True),
         ({"properties": {"a": {"type": "string", "x-sql-datatype": "date"}}}, True),
+        ({"properties": {"a": {"type": "string", "format": "date"}}}, True),
+        ({"properties": {"a": {"format": "date", "x-sql-datatype": "string"}}}, False),
         ({"properties": {"a": {"type": "string", "format": "email"}}}, False),
         ({"properties": {"a": {"type": "string", "enum": ["x"]}}}, False),
         ({"properties": {"a": {"type": "array", "items": {"minimum": 1}}}}, False),
