@@ -20,9 +20,9 @@ from singer_spark.names import literal, quote
 from singer_spark.session import SPARK_ERRORS
 from target_spark_delta.batch_lines import FILE_PLACES
 from target_spark_delta.frame import TABLE_VERSION, Shape
-from target_spark_delta.manifest import Manifest
+from target_spark_delta.manifest import Manifest, Rules
 from target_spark_delta.reading import Records, wire_fields, wire_schema
-from target_spark_delta.spool import CARRIED, LINE_NUMBER, Segment
+from target_spark_delta.spool import CARRIED, LINE_NUMBER, RECEIVED, Segment
 from target_spark_delta.validation import DELETED_AT
 from target_spark_delta.values import wire_type
 
@@ -48,13 +48,18 @@ def _open(spark: SparkSession, manifest: Manifest, index: int, file: str) -> Dat
     except SPARK_ERRORS as error:
         said = str(error).splitlines()[0][:200]
         raise DataError(f"{name} cannot be read as Parquet ({said}); look at the tap") from error
-    if missing := [key for key in manifest.rules.keys if key not in frame.columns]:
-        raise RecordError(f"{name} lacks the key {', '.join(missing)}; look at the tap")
-    declared = {*manifest.rules.schema["properties"], DELETED_AT, TABLE_VERSION}
-    if unknown := sorted(set(frame.columns) - declared):
-        logger.warning("%s: left out, because its SCHEMA lacks it: %s", name, ", ".join(unknown))
+    if not manifest.rules.mapping:
+        _check_columns(name, manifest.rules, frame.columns)
     number = F.lit(index * FILE_PLACES) + F.col("_metadata.row_index")
     return frame.select("*", number.alias(LINE_NUMBER))
+
+
+def _check_columns(name: str, rules: Rules, columns: Sequence[str]) -> None:
+    if missing := [key for key in rules.keys if key not in columns]:
+        raise RecordError(f"{name} lacks the key {', '.join(missing)}; look at the tap")
+    declared = {*rules.schema["properties"], DELETED_AT, TABLE_VERSION}
+    if unknown := sorted(set(columns) - declared):
+        logger.warning("%s: left out, because its SCHEMA lacks it: %s", name, ", ".join(unknown))
 
 
 def note_facts(segment: Segment, manifest: Manifest, frames: Sequence[DataFrame]) -> None:
@@ -95,6 +100,7 @@ def typed_records(manifest: Manifest, frames: Sequence[DataFrame], shape: Shape)
         texts=functools.reduce(DataFrame.unionAll, texts),
         shape=shape,
         exact=exact,
+        keys=manifest.rules.needed_keys,
         needed=manifest.rules.needed,
         line=str(manifest.line),
     )
@@ -157,7 +163,7 @@ def _wire(
     columns = {
         LINE_NUMBER: quote(LINE_NUMBER),
         CARRIED: f"if({whole}, null, array_compact(array({carried})))",
-        "@": str(manifest.received_at),
+        RECEIVED: str(manifest.received_at),
         "time_extracted": extracted,
         "version": _version(frame, manifest),
         "record": f"named_struct({', '.join(members)})",

@@ -53,8 +53,13 @@ _RESUME_MARKERS = ("full_table", "progress_markers")
 
 
 def is_resumable(bookmark: object) -> bool:
-    """Say whether a bookmark tells that its stream is not complete yet."""
-    return isinstance(bookmark, dict) and any(name in bookmark for name in _RESUME_MARKERS)
+    """Say whether a bookmark tells that its stream, or a part of it, is not complete yet."""
+    if not isinstance(bookmark, dict):
+        return False
+    parts = bookmark.get("partitions")
+    return any(name in bookmark for name in _RESUME_MARKERS) or any(
+        map(is_resumable, parts if isinstance(parts, list) else ())
+    )
 
 
 def state_of(stream: str, state: bytes | None) -> object:

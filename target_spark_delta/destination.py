@@ -78,11 +78,12 @@ class Destination:
             settings.path, _OURS, "staging", settings.schema, name, format="parquet"
         )
 
-    @property
-    def staging(self) -> str | None:
-        """Return where records wait that Spark cannot read from this machine's disk."""
+    def staging(self, run_id: str) -> str | None:
+        """Return where a run's records wait that Spark cannot read from this machine's disk."""
         settings = self.settings
-        return None if settings.spark.is_local else f"{settings.path}/{_OURS}/spool"
+        if settings.spark.is_local:
+            return None
+        return Table.at_path(settings.path, _OURS, "spool", table_name(run_id)).path
 
     @property
     def layout(self) -> Layout:

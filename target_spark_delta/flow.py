@@ -16,7 +16,13 @@ from singer_spark.errors import ProtocolError
 from target_spark_delta import upkeep
 from target_spark_delta.checkpoint import Checkpoints, is_resumable, state_of
 from target_spark_delta.commit import Commit
-from target_spark_delta.load import activate_version, drop_staged, load_segment, swap_in
+from target_spark_delta.load import (
+    activate_version,
+    drop_spooled,
+    drop_staged,
+    load_segment,
+    swap_in,
+)
 from target_spark_delta.loader import Job, Loader
 from target_spark_delta.manifest import Manifest, remove_files
 from target_spark_delta.settings import Settings
@@ -45,7 +51,7 @@ class Flow:
         self._run_id = os.environ.get("SINGER_SPARK_RUN_ID") or str(uuid.uuid4())
         self._segments: dict[int, Segment] = {}
         self._files: dict[int, list[Manifest]] = {}
-        self._held_batches: list[tuple[SparkDeltaSink, Segment]] = []
+        self._held_batches: dict[SparkDeltaSink, list[Segment]] = {}
         self._swaps: dict[str, int] = {}
         self._checkpoints = Checkpoints()
         self._state: bytes | None = None
@@ -53,9 +59,9 @@ class Flow:
 
     def take_state(self, state: bytes, line: int) -> None:
         """Take a STATE that came after everything begun so far."""
-        self._state, self._state_line = state, line
+        before, self._state, self._state_line = self._state, state, line
         self._checkpoints.hold(state)
-        self.submit_held_batches()
+        self._submit_held_batches(before)
         self._release()
 
     def begin(self, segment: Segment, *, until_swap: bool) -> None:
@@ -68,10 +74,13 @@ class Flow:
 
     def submit(self, sink: SparkDeltaSink, segment: Segment) -> None:
         """Have a segment committed."""
+        self._submit(sink, segment, segment.state or self._state)
+
+    def _submit(self, sink: SparkDeltaSink, segment: Segment, state: bytes | None) -> None:
         stream = sink.destination.stream
         self.batches[stream] += 1
         self._segments[segment.id] = segment
-        commit = self._commit(sink, segment.state or self._state)
+        commit = self._commit(sink, state)
         self._loader.submit(
             stream, segment.id, lambda spark: load_segment(spark, sink.work, segment, commit)
         )
@@ -82,14 +91,21 @@ class Flow:
 
     def hold_batch(self, sink: SparkDeltaSink, segment: Segment) -> None:
         """Keep files to append until the STATE that speaks of them, so that it is exactly once."""
-        self._held_batches.append((sink, segment))
+        self._held_batches.setdefault(sink, []).append(segment)
 
     def submit_held_batches(self) -> None:
-        """Have the files committed that wait for a STATE."""
-        held, self._held_batches = self._held_batches, []
-        for sink, segment in held:
-            segment.state = self._state
-            self.submit(sink, segment)
+        """Have the files committed that wait for a STATE, though none has come."""
+        self._submit_held_batches(self._state)
+
+    def _submit_held_batches(self, before: bytes | None) -> None:
+        """Have files and the records beside them committed, the last one with the new STATE."""
+        held, self._held_batches = self._held_batches, {}
+        for sink, segments in held.items():
+            records = sink.cut(at_end=True)
+            *first, last = [*([records] if records else []), *segments]
+            for segment in first:
+                self._submit(sink, segment, before)
+            self._submit(sink, last, self._state)
 
     def activate(self, sink: SparkDeltaSink, version: int) -> None:
         """Have the rows of older versions retired, after everything before."""
@@ -128,6 +144,14 @@ class Flow:
         for sink in sinks:
             if upkeep.is_asked(sink.destination):
                 self._do(sink, partial(upkeep.look_after, destination=sink.destination))
+        self.drain()
+
+    def drop_spooled(self, sinks: Iterable[SparkDeltaSink]) -> None:
+        """Have the folder emptied that a remote Spark has read records from."""
+        for sink in sinks:
+            if staging := sink.destination.staging(self._run_id):
+                self._do(sink, partial(drop_spooled, staging=staging))
+                break
         self.drain()
 
     def drain(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -24,7 +24,7 @@ from target_spark_delta.frame import TABLE_VERSION, Shape
 from target_spark_delta.methods import METHODS, Batch, Progress, history, overwrite, versions
 from target_spark_delta.methods.late import Bookmark
 from target_spark_delta.quarantine import set_aside
-from target_spark_delta.reading import empty_staging
+from target_spark_delta.reading import empty_folder, empty_staging
 from target_spark_delta.source import Source, open_source
 from target_spark_delta.spool import Segment
 from target_spark_delta.table import create
@@ -46,18 +46,16 @@ def load_segment(spark: SparkSession, work: Work, segment: Segment, commit: Comm
     """Commit a segment's records; what cannot be loaded is set aside first, where that is asked."""
     destination = work.destination
     with explained(destination.stream), reported(destination.stream) as told:
+        staging = destination.staging(commit.run_id)
         source = open_source(
-            spark,
-            segment,
-            staging=destination.staging,
-            quarantine=destination.settings.quarantine,
+            spark, segment, staging=staging, quarantine=destination.settings.quarantine
         )
         if segment.rejected:
             set_aside(spark, destination.quarantine, source.rejected(), commit)
         if segment.rejected < segment.rows:
             counts = _load_rows(spark, work, segment, source, commit)
             told += [] if counts is None else [(counts, segment.loaded)]
-        empty_staging(spark, segment, destination.staging)
+        empty_staging(spark, segment, staging)
 
 
 def _load_rows(
@@ -92,7 +90,7 @@ def _load_rows(
             raise
         segment.rejected += set_aside(spark, destination.quarantine, records.misfits(), commit)
         segment.facts = None
-        return write(records.fitting_rows())
+        return write(records.fitting_rows()) if segment.loaded else None
 
 
 def _batch(work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_new: bool) -> Batch:
@@ -106,7 +104,7 @@ def _batch(work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_ne
         keys=destination.keys,
         facts=segment.facts,
         table=destination.table,
-        schema=shape.table,
+        schema=_as_spelled(shape.table, shape.columns),
         is_new=is_new,
         is_partial=segment.is_partial,
         removes=destination.removes(segment),
@@ -114,6 +112,22 @@ def _batch(work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_ne
         bookmark=work.bookmark,
         options=destination.options,
         progress=work.progress,
+    )
+
+
+def _as_spelled(table: T.StructType, columns: Sequence[str]) -> T.StructType:
+    """Name a table's columns as the stream does, whose options are about them."""
+    names = {name.lower(): name for name in columns}
+    return T.StructType(
+        [
+            T.StructField(
+                names.get(field.name.lower(), field.name),
+                field.dataType,
+                field.nullable,
+                metadata=field.metadata,
+            )
+            for field in table
+        ]
     )
 
 
@@ -148,7 +162,7 @@ def activate_version(
         hard = destination.settings.hard_delete
         if not hard and DELETED_AT not in schema.names:
             marker = T.StructType([T.StructField(DELETED_AT, T.TimestampType())])
-            adapt(spark, table, marker, Policy())
+            adapt(spark, table, marker, Policy(freeze=destination.settings.freeze))
         counts = versions.retire(spark, table, version, hard=hard, deleted_at=now)
         told.append((counts, 0))
 
@@ -181,6 +195,11 @@ def drop_staged(spark: SparkSession, work: Work) -> None:
     """Remove what is staged of a stream."""
     for staged in work.progress.staged:
         overwrite.discard(spark, staged)
+
+
+def drop_spooled(spark: SparkSession, staging: str) -> None:
+    """Remove what is left of the lines that a run has sent: an empty folder for each segment."""
+    empty_folder(spark, staging)
 
 
 def utc_now() -> str:

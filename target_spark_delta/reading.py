@@ -13,11 +13,18 @@ from pyspark.sql import types as T
 from singer_spark.names import literal, quote
 from singer_spark.typemap import MAX_DEPTH
 from target_spark_delta.frame import TABLE_VERSION, Shape
-from target_spark_delta.spool import CARRIED, LINE_NUMBER, RECEIVED, REJECTED, Segment
+from target_spark_delta.spool import (
+    CARRIED,
+    LINE_NUMBER,
+    MEMBERS,
+    RECEIVED,
+    REJECTED,
+    Segment,
+)
 from target_spark_delta.validation import DELETED_AT
 from target_spark_delta.values import first_of, misfit, raised, typed, wire_type
 
-_CORRUPT = "?"
+_CORRUPT = "\0corrupt"
 _RECORD = "\0record"
 _EXTRACTED = "\0extracted"
 _ERROR = "\0error"
@@ -40,20 +47,25 @@ def path_for_spark(spark: SparkSession, segment: Segment, staging: str | None) -
     """Return where Spark finds a segment's lines: on this disk, or sent as Arrow to `staging`."""
     if staging is None:
         return str(segment.path)
-    place = f"{staging}/{segment.id}"
+    place, mode = f"{staging}/{segment.id}", "overwrite"
     with segment.path.open("rb") as file:
         while lines := file.readlines(_PIECE_BYTES):
             texts = pa.array([line[:-1] for line in lines], pa.binary()).cast(pa.string())
             piece = spark.createDataFrame(pa.table({"value": texts}))
-            piece.write.mode("append").text(place)
+            piece.write.mode(mode).text(place)
+            mode = "append"
     return place
 
 
 def empty_staging(spark: SparkSession, segment: Segment, staging: str | None) -> None:
     """Remove the lines that were sent, once their rows are committed."""
     if staging is not None:
-        nothing = spark.createDataFrame([], "value string")
-        nothing.write.mode("overwrite").text(f"{staging}/{segment.id}")
+        empty_folder(spark, f"{staging}/{segment.id}")
+
+
+def empty_folder(spark: SparkSession, place: str) -> None:
+    """Remove what is in a folder, by the one way that every kind of session offers."""
+    spark.createDataFrame([], "value string").write.mode("overwrite").text(place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +77,7 @@ class Records:
         texts: The record's text and number, to be read only for those that do not fit.
         shape: What columns they become.
         exact: The columns that have the table's type already.
+        keys: The columns that must never be null.
         needed: The columns that must not be null, except in a deletion.
         line: SQL of the line of the input that a record came in.
     """
@@ -73,6 +86,7 @@ class Records:
     texts: DataFrame
     shape: Shape
     exact: frozenset[str] = frozenset()
+    keys: Sequence[str] = ()
     needed: Sequence[str] = ()
     line: str = quote(LINE_NUMBER)
 
@@ -140,10 +154,12 @@ class Records:
     def _odd(self) -> str:
         """Return SQL that tells what is wrong with a record as a whole, null if nothing is."""
         shape = f"if({quote(_CORRUPT)} is null, null, {_ODD_SHAPE})"
+        whole = f"{quote(CARRIED)} is null"
+        conditions = {**dict.fromkeys(self.needed, whole), **dict.fromkeys(self.keys, "true")}
         nulls = [
-            f"if(record.{quote(name)} is null and {quote(CARRIED)} is null, "
+            f"if(record.{quote(name)} is null and {condition}, "
             f"{literal(f'{name} is null, which its schema forbids')}, null)"
-            for name in self.needed
+            for name, condition in conditions.items()
         ]
         return first_of([shape, *nulls])
 
@@ -200,13 +216,17 @@ def rejected_records(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _read(spark: SparkSession, path: str, record: T.DataType) -> DataFrame:
+    columns = wire_schema(record)
+    members = {column: member for member, column in MEMBERS.items()}
+    schema = [T.StructField(members.get(f.name, f.name), f.dataType) for f in columns]
     lines = (
-        spark.read.schema(wire_schema(record))
+        spark.read.schema(T.StructType(schema))
         .option("columnNameOfCorruptRecord", _CORRUPT)
         .option("lineSep", "\n")
         .option("maxStringLen", str(2**31 - 1))
         .option("maxNestingDepth", _NESTING)
         .json(path)
+        .toDF(*columns.names)
     )
     # Of a line that is nested too deeply nothing is read, not even its number.
     written = f"nullif(regexp_extract({quote(_CORRUPT)}, '^..#.:([0-9]+)', 1), '')"

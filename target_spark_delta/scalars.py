@@ -58,6 +58,14 @@ def scalar(text: str, datatype: T.DataType) -> str:
     )
 
 
+def whole_double(text: str, datatype: T.DataType) -> str:
+    """Return SQL for a whole number as a double, null where that is another number."""
+    value = scalar(text, datatype)
+    # The cast of 2^63 to bigint gives the number before it.
+    same = f"try_cast({value} as bigint) = {scalar(text, T.LongType())} and {value} < pow(2, 63)"
+    return f"if({same}, {value}, null)"
+
+
 def _is(text: str, place: int, char: str) -> str:
     return f"substring({text}, {place}, 1) = '{char}'"
 

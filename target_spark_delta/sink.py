@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from singer_spark.typemap import value_kinds
 from target_spark_delta.destination import Destination
 from target_spark_delta.load import Work
 from target_spark_delta.manifest import Manifest, Rules, parse_manifest
@@ -19,7 +21,7 @@ from target_spark_delta.messages import Message
 from target_spark_delta.methods import Progress
 from target_spark_delta.methods.late import Bookmark, told_bookmark
 from target_spark_delta.spool import Segment, carried_member, received_member, rejected_member
-from target_spark_delta.validation import InvalidRecordError, Validator
+from target_spark_delta.validation import InvalidRecordError, Validator, resolved_schema
 
 
 class SparkDeltaSink:
@@ -51,7 +53,9 @@ class SparkDeltaSink:
         self.segment: Segment | None = None
         self.last_line = 0
         self.activated_line = 0
-        self.versions: set[int] = set()
+        # The last line of each version; only Spark can tell those of Parquet files.
+        self.versions: dict[int, int] = {}
+        self._untold_line = 0
         self.progress = Progress()
         self._stamps = destination.settings.add_record_metadata or destination.keeps_history
         self._partial_records = destination.options.partial_records
@@ -59,16 +63,21 @@ class SparkDeltaSink:
         self._check = validator.check
         self._most_rows = self._settings.batch_size_rows
         self._most_bytes = self._settings.batch_size_bytes
-        self._tells_keys = self._settings.validate_records and tells_keys(destination)
+        self._tells_keys = self._settings.validate_records and tells_keys(destination, schema)
         self._key_of = itemgetter(*(destination.keys or ("",)))
         self._folder = folder
         self._on_open = on_open
         self._received_at = 0
 
+    def may_have_since(self, version: int, line: int) -> bool:
+        """Say whether records of a version may have come after a line."""
+        return max(self.versions.get(version, 0), self._untold_line) > line
+
     def continue_from(self, before: SparkDeltaSink) -> None:
         """Take over what is known of the stream from its sink under an earlier schema."""
         self.last_line, self.activated_line = before.last_line, before.activated_line
         self.versions, self.progress = before.versions, before.progress
+        self._untold_line = before._untold_line
 
     @property
     def work(self) -> Work:
@@ -82,6 +91,8 @@ class SparkDeltaSink:
 
     def write(self, message: Message) -> bool:
         """Check a record and spool it; return whether the segment has become full."""
+        if message.version is not None:
+            self.versions[message.version] = message.number
         try:
             if self._mapping:
                 mapped = self._mapping.mapped(message)
@@ -107,7 +118,6 @@ class SparkDeltaSink:
             extra += received_member(self._next_received_at())
         if message.version is not None:
             segment.has_versions = True
-            self.versions.add(message.version)
         return self._append(segment, message, extra)
 
     def _reject(self, message: Message, reason: str) -> bool:
@@ -131,7 +141,7 @@ class SparkDeltaSink:
             format=kind,
             line=message.number,
             version=message.version,
-            extracted_at=body.get("time_extracted"),
+            extracted_at=_as_text(body.get("time_extracted")),
             received_at=self._next_received_at(),
             rules=Rules(
                 stream=self.destination.stream,
@@ -143,7 +153,9 @@ class SparkDeltaSink:
             ),
         )
         if message.version is not None:
-            self.versions.add(message.version)
+            self.versions[message.version] = message.number
+        elif kind == "parquet":
+            self._untold_line = message.number
         self.last_line = message.number
         segment = Segment.of_files(self._folder, manifest)
         self._on_open(segment)
@@ -206,11 +218,26 @@ class SparkDeltaSink:
         return self.segment
 
 
-def tells_keys(destination: Destination) -> bool:
+def tells_keys(destination: Destination, schema: Mapping[str, Any]) -> bool:
     """Say whether two keys are the same just when Python says so: whole numbers and plain texts.
 
-    Times, for one, can be the same instant in different spellings.
+    Times, for one, can be the same instant in different spellings, and in a column of texts the
+    number 1 is the text "1".
     """
-    types = [destination.declared[key].dataType for key in destination.keys]
-    plain = all(isinstance(datatype, (T.IntegralType, T.StringType)) for datatype in types)
-    return bool(types) and plain and not destination.appends
+    if destination.appends or not destination.keys:
+        return False
+    properties = resolved_schema(schema)["properties"]
+    kinds = {"integer": T.IntegralType, "string": T.StringType}
+    for key in destination.keys:
+        (kind, *others) = value_kinds(properties[key]) or {""}
+        plain = kinds.get(kind)
+        if others or not plain or not isinstance(destination.declared[key].dataType, plain):
+            return False
+    return True
+
+
+def _as_text(value: Any) -> str | None:
+    """Return a member of a message as Spark reads it, which may turn out to be no time."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value)

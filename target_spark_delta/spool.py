@@ -23,10 +23,12 @@ import msgspec
 from singer_spark.errors import SettingsError
 from target_spark_delta.manifest import Manifest
 
-LINE_NUMBER = "#"
-CARRIED = "~"
-RECEIVED = "@"
-REJECTED = "!"
+# The columns that these members are read into: names that no property has.
+LINE_NUMBER = "\0line"
+CARRIED = "\0carried"
+RECEIVED = "\0received"
+REJECTED = "\0rejected"
+MEMBERS = {"#": LINE_NUMBER, "~": CARRIED, "@": RECEIVED, "!": REJECTED}
 
 _BLOCK_BYTES = 1 << 20
 _BUFFER_BYTES = 1 << 16

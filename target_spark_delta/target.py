@@ -182,9 +182,10 @@ class TargetSparkDelta(SparkPlugin, Target):
         if not message.record:
             raise ProtocolError(f"line {message.number}: a RECORD needs a record; look at the tap")
         for sink in self._routes.get(message.stream) or self._sinks_of(message):
-            if sink.write(message):
-                for full in self._sinks.values() if self._settings.flush_all_streams else [sink]:
-                    self._flush(full)
+            # One whose records are appended may be full and still have to wait for a STATE.
+            if sink.write(message) and self._flush(sink) and self._settings.flush_all_streams:
+                for other in self._sinks.values():
+                    self._flush(other)
 
     @override
     def _process_state_message(self, message: Message) -> None:  # type: ignore[override]
@@ -213,21 +214,23 @@ class TargetSparkDelta(SparkPlugin, Target):
             sink.activated_line = message.number
             if sink.destination.overwrites or not self._settings.process_activate_version:
                 continue
+            stream = sink.destination.stream
             if message.version in sink.versions:
+                self._waiting_versions.pop(stream, None)
                 self._activate(sink, message.version)
             else:
                 # It precedes its records, so acting now would empty the table until they are here.
-                self._waiting_versions[sink.destination.stream] = message.version
+                self._waiting_versions[stream] = message.version
 
     @override
     def _process_batch_message(self, message: Message) -> None:  # type: ignore[override]
         sinks = self._sinks_of(message)
-        self._urls.update(message.body().get("manifest") or ())
         # All of them first: files may be removed as soon as nobody is known to need them.
         taken = [(sink, sink.take_batch(message)) for sink in sinks]
         for sink, segment in taken:
             if segment is None:
                 continue
+            self._urls.update(segment.manifest.files if segment.manifest else ())
             if sink.destination.appends:
                 self._flow.hold_batch(sink, segment)
             else:
@@ -245,6 +248,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._flow.drain()
         self._flow.swap(self._sinks.values())
         self._flow.look_after_tables(self._sinks.values())
+        self._flow.drop_spooled(self._sinks.values())
         logger.info(
             "%d batch(es) of %d stream(s), %d record(s) quarantined",
             sum(self._flow.batches.values()),
@@ -254,7 +258,8 @@ class TargetSparkDelta(SparkPlugin, Target):
 
     def _activate_at_end(self, sink: SparkDeltaSink, version: int) -> None:
         stream = sink.destination.stream
-        if self._flow.is_complete(sink) or version not in sink.versions:
+        has_records = sink.may_have_since(version, sink.activated_line)
+        if not has_records or self._flow.is_complete(sink):
             self._activate(sink, version)
         else:
             logger.warning(
@@ -273,9 +278,12 @@ class TargetSparkDelta(SparkPlugin, Target):
         destination = self._sinks[segment.stream].destination
         self._flow.begin(segment, until_swap=destination.overwrites)
 
-    def _flush(self, sink: SparkDeltaSink, *, at_end: bool = False) -> None:
-        if segment := sink.cut(at_end=at_end):
+    def _flush(self, sink: SparkDeltaSink, *, at_end: bool = False) -> bool:
+        """Have the open segment of a stream committed, if it may be; return whether it is."""
+        segment = sink.cut(at_end=at_end)
+        if segment:
             self._flow.submit(sink, segment)
+        return segment is not None
 
     def _tick(self) -> None:
         self._flow.collect()

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
-from target_spark_delta.scalars import scalar
+from target_spark_delta.scalars import scalar, whole_double
 
 Refusal = Callable[[str, T.DataType, str], str]
 
@@ -81,7 +81,10 @@ def _typed(
     if isinstance(target, T.StringType):
         return text
     refusal = refuse(text, target, path)
-    return f"if({text} is null, null, coalesce({scalar(text, target)}, {refusal}))"
+    value = scalar(text, target)
+    if isinstance(declared, T.LongType) and isinstance(target, (T.DoubleType, T.FloatType)):
+        value = whole_double(text, target)
+    return f"if({text} is null, null, coalesce({value}, {refusal}))"
 
 
 def _nulled(*_: object) -> str:

@@ -214,11 +214,12 @@ def between(column: str, datatype: str, values: Range) -> str:
     low, high, nulls = values
     conditions = [f"{column} is null"] if nulls else []
     if low is not None:
+        # Delta cannot replace partitions by a BETWEEN, which Spark's parser leaves unresolved.
         conditions.append(
-            f"{column} between try_cast({literal(low)} as {datatype}) "
-            f"and try_cast({literal(str(high))} as {datatype})"
+            f"({column} >= try_cast({literal(low)} as {datatype}) "
+            f"and {column} <= try_cast({literal(str(high))} as {datatype}))"
         )
-    return f"({' or '.join(conditions)})"
+    return f"({' or '.join(conditions) or 'false'})"
 
 
 def same_key(keys: Iterable[str]) -> str:

@@ -38,7 +38,12 @@ def stage(spark: SparkSession, batch: Batch, place: Callable[[int], Table], run_
     staged = batch.progress.staged
     is_first = not staged or staged[-1].schema != batch.schema
     current = Staged(place(len(staged)), batch.schema) if is_first else staged[-1]
-    rows = batch.rows.withColumn(_RUN, F.lit(run_id))
+    # Lines of a BATCH are numbered by their place in its files, so what came before comes first.
+    place_in_run = F.struct(
+        F.lit(sum(one.rows for one in staged)).cast("bigint").alias("before"),
+        F.col(quote(LINE_NUMBER)).alias("line"),
+    )
+    rows = batch.rows.withColumns({LINE_NUMBER: place_in_run, _RUN: F.lit(run_id)})
     _write(spark, current, rows, is_first=is_first)
     if is_first:
         staged.append(current)

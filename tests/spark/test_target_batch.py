@@ -239,3 +239,27 @@ def test_a_file_that_is_missing_or_something_else_is_named(lake, tmp_path):
         lake.load(ITEMS, batch("items", missing, kind="csv"))
     with pytest.raises(ProtocolError, match="line 1: BATCH of stream 'items' came before"):
         lake.load(batch("items", missing))
+
+
+def test_a_null_key_is_refused_also_in_deletions_and_partial_records(lake, tmp_path):
+    deletion = {"id": None, "name": "x", "_sdc_deleted_at": dt.datetime(2024, 1, 1, tzinfo=UTC)}
+    file = write_parquet(tmp_path / "1", [{**deletion, "id": 1}, deletion])
+    messages = ITEMS, batch("items", file, kind="parquet")
+    with pytest.raises(RecordError, match="line 2: id is null, which its schema forbids"):
+        lake.load(*messages)
+    with pytest.raises(RecordError, match="line 2: id is null, which its schema forbids"):
+        lake.load(*messages, stream_options={"*": {"partial_records": True}})
+    rules = {"name": {"type": "string", "enum": ["x"]}, "id": {"type": ["integer", "null"]}}
+    lake.load(schema("items", rules, ["id"]), batch("items", file, kind="parquet"))
+    assert ids(lake) == [None, 1], "but not where the schema allows null"
+
+
+def test_a_map_may_make_the_key_of_a_parquet_file(lake, tmp_path, caplog):
+    file = write_parquet(tmp_path / "1", [{"nr": 1, "name": "x"}])
+    lake.load(
+        schema("items", {"nr": {"type": "integer"}, "name": {"type": "string"}}, ["nr"]),
+        batch("items", file, kind="parquet", time_extracted=5),
+        stream_maps={"items": {"id": "nr", "nr": "__NULL__", "__key_properties__": ["id"]}},
+    )
+    assert ids(lake) == [1]
+    assert "left out" not in caplog.text

@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime as dt
 
 from singer_spark.report import REPORT_FILE, read_report
+from target_spark_delta.load import drop_spooled
+from target_spark_delta.reading import empty_staging, path_for_spark
+from target_spark_delta.spool import Segment
 from tests.support.singer import state
 from tests.support.users import USERS, deletion, user
 
@@ -29,6 +32,21 @@ def test_an_append_ends_where_the_state_that_it_carries_does(lake):
         (1, {"at": 4}),
     ]
     assert len(lake.rows("users")) == 5
+
+
+def test_lines_sent_to_a_remote_spark_are_those_of_the_segment_alone(spark, tmp_path):
+    segment = Segment.open(tmp_path, "users")
+    segment.append(b'{"record":{"id":1}}', 7)
+    segment.close()
+    staging = tmp_path / "spool"
+    for _ in range(2):
+        place = path_for_spark(spark, segment, str(staging))
+        texts = [row.value for row in spark.read.text(place).collect()]
+        assert texts == ['{"#":7,"record":{"id":1}}'], "what a killed run has left is gone"
+    empty_staging(spark, segment, str(staging))
+    assert spark.read.text(place).isEmpty()
+    drop_spooled(spark, str(staging))
+    assert not [path for path in staging.iterdir() if path.is_dir()]
 
 
 def test_each_commit_tells_its_run_batch_rows_and_the_state_that_it_makes_true(lake, monkeypatch):

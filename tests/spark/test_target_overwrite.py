@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from deltalake import DeltaTable
 
 from singer_spark.errors import ProtocolError, SchemaError
 from singer_spark.report import REPORT_FILE, read_report
-from tests.support.singer import data
+from tests.support.singer import batch, data, record, schema, state
 
 OVERWRITE = {"load_method": "overwrite"}
 
@@ -79,3 +81,19 @@ def test_the_new_table_has_the_columns_of_the_stream_also_if_they_change_on_the_
         "price": "2.50",
         "qty": "None",
     }
+
+
+def test_of_a_key_in_several_messages_the_last_wins_wherever_it_stands_in_its_file(lake, tmp_path):
+    first, second = tmp_path / "1", tmp_path / "2"
+    first.write_text("".join(f"{json.dumps({'id': n % 3, 'name': 'first'})}\n" for n in range(500)))
+    second.write_text('{"id": 1, "name": "second"}\n')
+    lake.load(
+        schema("orders", {"id": {"type": "integer"}, "name": {"type": "string"}}, ["id"]),
+        record("orders", {"id": 0, "name": "before"}),
+        batch("orders", first.as_uri()),
+        batch("orders", second.as_uri()),
+        record("orders", {"id": 2, "name": "after"}),
+        state({}),
+        **OVERWRITE,
+    )
+    assert names(lake) == [(0, "first"), (1, "second"), (2, "after")]

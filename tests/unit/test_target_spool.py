@@ -125,5 +125,7 @@ def test_a_streams_part_of_a_state_is_its_bookmark_or_the_whole():
 def test_a_resume_marker_says_that_a_stream_is_not_complete():
     assert is_resumable({"full_table": {}})
     assert is_resumable({"progress_markers": {}})
+    assert is_resumable({"partitions": [{"context": {}}, {"progress_markers": {}}]})
+    assert not is_resumable({"partitions": [{"context": {}}]})
     assert not is_resumable({"replication_key_value": 1})
     assert not is_resumable(None)

@@ -1,0 +1,167 @@
+"""What is committed in which order, with which STATE, and when a version is activated; no Spark."""
+
+from __future__ import annotations
+
+import io
+import logging
+
+import pytest
+
+from target_spark_delta import flow
+from target_spark_delta.declaration import destination_of
+from target_spark_delta.spool import Range
+from target_spark_delta.target import TargetSparkDelta
+from tests.support.singer import activate, batch, lines, record, schema, state
+
+ID = {"id": {"type": "integer"}}
+KEYED, KEYLESS = schema("s", ID, ["id"]), schema("s", ID)
+
+
+class Spark:
+    """Stands for Spark: notes what it is given to do."""
+
+    def __init__(self):
+        self.commits, self.segments, self.done = [], [], []
+
+    def load_segment(self, _spark, _work, segment, commit):
+        self.segments.append(segment)
+        what = (
+            [one.rpartition("/")[2] for one in segment.manifest.files]
+            if segment.manifest
+            else (segment.rows)
+        )
+        self.commits.append((what, commit.state))
+        self.done.append(segment.stream)
+
+    def activate_version(self, _spark, _destination, version, _commit):
+        self.done.append(version)
+
+
+@pytest.fixture
+def spark(monkeypatch):
+    spark = Spark()
+    monkeypatch.setattr(flow, "load_segment", spark.load_segment)
+    monkeypatch.setattr(flow, "activate_version", spark.activate_version)
+    monkeypatch.setattr(TargetSparkDelta, "_engine", lambda _: None)
+    monkeypatch.setattr(TargetSparkDelta, "_isolate", lambda *_: object())
+    return spark
+
+
+@pytest.fixture
+def load(spark, tmp_path):
+    def load(*messages, **config):
+        spark.__init__()
+        config = {"path": str(tmp_path / "lake"), **config}
+        TargetSparkDelta(config=config).listen(io.StringIO(lines(messages)))
+        return spark
+
+    return load
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name in ("b1", "b2"):
+        (tmp_path / name).write_text("")
+
+    def files(*names, **more):
+        return batch("s", *((tmp_path / name).as_uri() for name in names), **more)
+
+    return files
+
+
+def bookmark(value):
+    return state({"bookmarks": {"s": value}})
+
+
+def test_of_appended_files_only_the_last_commit_carries_their_state(load, files):
+    done = load(KEYLESS, files("b1"), files("b2"), bookmark("S"))
+    assert done.commits == [(["b1"], None), (["b2"], "S")]
+
+
+def test_records_beside_appended_files_are_committed_before_the_state_is_carried(load, files):
+    a_record = record("s", {"id": 1})
+    done = load(
+        KEYLESS,
+        a_record,
+        bookmark("P"),
+        a_record,
+        files("b1"),
+        a_record,
+        bookmark("S"),
+        a_record,
+        files("b2"),
+    )
+    assert done.commits == [(3, "P"), (["b1"], "S"), (1, "S"), (["b2"], "S")]
+
+
+def test_a_version_whose_records_are_all_filtered_or_invalid_has_come(load, caplog):
+    def run(bad, **config):
+        return load(KEYED, activate("s", 2), record("s", bad, version=2), **config).done
+
+    assert run({"id": "x"}, on_invalid_record="quarantine") == ["s"]
+    assert run({"id": 1}, stream_maps={"s": {"__filter__": "id > 1"}}) == []
+    assert caplog.text.count("nothing says that the stream is complete") == 2
+
+
+def test_a_version_may_be_in_a_parquet_file_that_follows_its_activation(load, files):
+    parquet = files("b1", kind="parquet")
+    assert load(KEYED, activate("s", 2), parquet).done == ["s"]
+    assert load(KEYED, activate("s", 2), parquet, bookmark({})).done == ["s", 2]
+    assert load(KEYED, parquet, activate("s", 2)).done == ["s", 2]
+
+
+def test_an_activation_that_acted_takes_the_place_of_one_that_waited(load, caplog):
+    messages = activate("s", 1), record("s", {"id": 1}, version=2), activate("s", 2)
+    with caplog.at_level(logging.WARNING):
+        assert load(KEYED, *messages, record("s", {"id": 2}, version=2)).done == ["s", 2, "s"]
+    assert "not activated" not in caplog.text
+
+
+def test_a_full_stream_that_waits_for_a_state_does_not_flush_the_others(load):
+    other = schema("other", ID, ["id"])
+    pairs = [record(name, {"id": n}) for n in range(10) for name in ("other", "s")]
+    done = load(KEYLESS, other, *pairs, batch_size_rows=4, flush_all_streams=True).done
+    assert done.count("other") == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ({"type": "integer"}, True),
+        ({"anyOf": [{"type": ["integer"]}, {"type": "null"}]}, True),
+        ({"type": "integer", "x-sql-datatype": "int"}, True),
+        ({"type": ["string", "null"]}, True),
+        ({"$ref": "#/definitions/number"}, True),
+        ({"type": ["integer", "string"]}, False),
+        ({"type": "integer", "x-sql-datatype": "string"}, False),
+        ({"type": "string", "x-sql-datatype": "int"}, False),
+        ({"type": "string", "format": "date-time"}, False),
+        ({"type": "object"}, False),
+        ({}, False),
+        (True, False),
+    ],
+)
+def test_keys_are_told_apart_while_spooling_only_where_the_column_does_it_alike(load, key, told):
+    declared = schema("s", {"id": key}, ["id"], definitions={"number": {"type": "integer"}})
+    good = "x" if key is not True and "string" in str(key.get("type")) else 5
+    if key == {"type": "object"}:
+        good = {"k": 1}
+    (segment,) = load(declared, record("s", {"id": good})).segments
+    assert (segment.facts is not None) == told
+    if told:
+        assert segment.facts.ranges == {"id": Range(str(good), str(good), 0)}
+
+
+def test_lines_for_a_remote_spark_are_sent_to_a_folder_of_the_run():
+    target = TargetSparkDelta(config={"path": "s3://lake", "spark_remote": "sc://host:15002"})
+    destination = destination_of("s", KEYED["schema"], ["id"], target._settings)
+    spool = "s3a://lake/_singer_spark/spool"
+    assert destination.staging("run 1") == f"{spool}/run_1"
+    assert destination.staging("run-2") == f"{spool}/run_2"
+
+
+def test_a_number_of_5000_digits_is_refused_by_a_map_too(load):
+    line = '{"type": "RECORD", "stream": "s", "record": {"id": ' + "9" * 5000 + "}}\n"
+    maps = {"stream_maps": {"s": {"more": "id"}}, "on_invalid_record": "quarantine"}
+    (segment,) = load(KEYED, line, **maps).segments
+    assert (segment.rows, segment.rejected) == (1, 1)
