@@ -88,7 +88,7 @@ class Changes:
         if self.newest_by is None:
             return "false"
         before, after = f"t.{quote(self.newest_by)}", f"s.{quote(self.newest_by)}"
-        newer = f"({before} > {after} or ({before} is not null and {after} is null))"
+        newer = f"({before} is not null and coalesce({before} > {after}, true))"
         if self.folded:
             newer = f"(s.{quote(carries(self.newest_by))} and not {self.afresh} and {newer})"
         return newer
