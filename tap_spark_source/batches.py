@@ -68,8 +68,10 @@ def write_batch(reading: Reading, batch: BatchSettings) -> int:
         rows = int(counted.get["rows"])
         files = _files(frame.sparkSession, place)
     if rows:
-        told = batch_line(reading.envelope, sorted(files), kind=kind, compression=batch.compression)
-        write_bytes(told)
+        packed = batch.compression or ("gzip" if kind == "jsonl" else None)
+        write_bytes(batch_line(reading.envelope, sorted(files), kind=kind, compression=packed))
+    elif place.startswith("file://"):
+        shutil.rmtree(place.removeprefix("file://"), ignore_errors=True)
     report("batch", reading.stream, rows=rows, bytes=sum(files.values()))
     return rows
 

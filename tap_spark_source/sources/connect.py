@@ -7,14 +7,17 @@ decimal, ….
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from pyspark.sql import types as T
 
 from singer_spark.datatype import parse_datatype, to_ddl
 from singer_spark.errors import SchemaError
-from singer_spark.names import quote
+from singer_spark.names import literal, quote
 from tap_spark_source.sources.dialect import (
     DECIMAL_HINT,
+    OTHER_KIND,
     OUT_OF_RANGE,
     PLAIN,
     TOO_FINE,
@@ -22,6 +25,7 @@ from tap_spark_source.sources.dialect import (
     exact_time,
 )
 
+MOST_DIGITS = 38
 _HEX = "0123456789ABCDEF"
 # Microseconds of the years 1 and 9999.
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -54,9 +58,16 @@ def _whole_micros(result: str) -> str:
 
 
 def _time_of_day(micros: str) -> str:
-    # Midnight at the end of a day has a name of its own.
-    text = f"date_format(timestamp_micros({micros}), 'HH:mm:ss.SSSSSS')"
-    return f"if({micros} = 86400000000, '24:00:00.000000', {text})"
+    # Not by a calendar: MySQL's times can be negative, or longer than a day.
+    digits = "lpad(cast({} as string), {}, '0')"
+    hours = "cast(t div 3600000000 as string)"
+    parts = (
+        f"lpad({hours}, greatest(2, length({hours})), '0'), ':', "
+        f"{digits.format('(t div 60000000) % 60', 2)}, ':', "
+        f"{digits.format('(t div 1000000) % 60', 2)}, '.', {digits.format('t % 1000000', 6)}"
+    )
+    signed = f"concat(if({micros} < 0, '-', ''), {parts})"
+    return f"transform(array(abs({micros})), t -> {signed})[0]"
 
 
 _DAYS = (
@@ -197,7 +208,44 @@ def given_field(name: str, datatype: str) -> Field:
         return Field(name=name, json_type="string", value=exact_time(datatype), native=datatype)
     if datatype == "date":
         return Field(name=name, json_type="string", value="cast({} as date)", native=datatype)
+    if isinstance(parsed, T.DecimalType) and parsed.precision < MOST_DIGITS:
+        return _given_decimal(name, parsed)
     return Field(name=name, json_type=to_ddl(parsed), native=datatype)
+
+
+def _given_decimal(name: str, wanted: T.DecimalType) -> Field:
+    """Read all digits that there is room for: Spark would round those that the type lacks."""
+    native = to_ddl(wanted)
+    wide = f"decimal({MOST_DIGITS},{MOST_DIGITS - wanted.precision + wanted.scale})"
+    return Field(name=name, json_type=wide, value=_exactly("{}", native, name), native=native)
+
+
+def carried(
+    newest: Sequence[Field], older: Sequence[Field], types: Mapping[str, str]
+) -> tuple[Field, ...]:
+    """Read events of an older schema as values of the newest one's types.
+
+    Args:
+        newest: The columns as they are now.
+        older: The columns as the events tell them.
+        types: The Spark types of the columns as they are now.
+    """
+    told = {field.name: field for field in older}
+    return tuple(_carried(field, told.get(field.name, field), types) for field in newest)
+
+
+def _carried(newest: Field, older: Field, types: Mapping[str, str]) -> Field:
+    if (older.json_type, older.value) == (newest.json_type, newest.value):
+        return newest
+    value = _exactly(older.value, types[newest.name], newest.name)
+    return replace(newest, json_type=older.json_type, value=value)
+
+
+def _exactly(expression: str, datatype: str, name: str) -> str:
+    """Cast a value where that loses nothing; else it is an error."""
+    problem = f"concat({literal(f'{name}: ')}, cast(v as string), {literal(f' {OTHER_KIND}')})"
+    cast = f"try_cast(v as {datatype})"
+    return _bound(expression, f"if(v is null or {cast} = v, {cast}, raise_error({problem}))")
 
 
 def hint_of(native: str) -> Reading:

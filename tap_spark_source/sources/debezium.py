@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 UNAVAILABLE = ("__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
+HAS_ROW = (
+    "coalesce(get_json_object(cast(value as string), '$.payload.after'), "
+    "get_json_object(cast(value as string), '$.after')) is not null"
+)
 _LARGE = "lacks a large value that did not change (set REPLICA IDENTITY FULL in the database)"
 
 
@@ -55,6 +59,18 @@ def _object(text: str | None) -> dict[str, Any]:
 def have_schema(events: Sequence[Event]) -> bool:
     """Say whether the events tell the types of their columns."""
     return any(event.schema for event in events)
+
+
+def tell_types(events: Sequence[Event]) -> bool:
+    """Say whether there is more than keys of deleted rows to learn types from."""
+    rows = [(event, event.payload.get("before") or {}) for event in events]
+    others = [row[name] for event, row in rows for name in row if name not in event.keys]
+    return (
+        have_schema(events)
+        or any(event.payload.get("after") for event in events)
+        or any(value is not None for value in others)
+        or not others
+    )
 
 
 def keys_of(events: Sequence[Event]) -> tuple[str, ...]:
@@ -98,8 +114,9 @@ def changes(
 ) -> DataFrame:
     """Return the rows that events put in place, and the keys of those that they removed.
 
-    A row that an update leaves without the condition is gone for those who asked for it. An event
-    that cannot be read is an error that says where it is.
+    A row that an update leaves without the condition is gone for those who asked for it. A
+    tombstone for which `is_orphan` is set is a deletion. An event that cannot be read is an error
+    that says where it is.
     """
     row = ", ".join(f"{quote(field.name)}: {field.json_type}" for field in fields)
     inside = (
@@ -113,7 +130,9 @@ def changes(
         "topic",
         "partition",
         "offset",
+        "timestamp",
         "value is null as is_tombstone",
+        "is_orphan" if "is_orphan" in events.columns else "false as is_orphan",
         f"{_from_json('value', f'payload: struct<{inside}>, {inside}')} as j",
         f"{_from_json('key', f'payload: struct<{key}>, {key}')} as k" if key else "null as k",
     )
@@ -121,12 +140,15 @@ def changes(
     found = parsed.selectExpr("*", f"coalesce(j.payload, {plain}) as e")
     place = "concat('event ', offset, ' of partition ', partition, ' of topic ', topic, ' ', p)"
     checked = found.selectExpr("*", f"{_problem(fields, keys)} as p").selectExpr(
-        f"if(p is null, e, raise_error({place})) as e", "k"
+        f"if(p is null, e, raise_error({place})) as e",
+        "k",
+        "timestamp",
+        f"{_is_told_by_key(keys)} as is_orphan",
     )
     raw = checked.selectExpr(
         *(f"{_raw(field, keys)} as _{number}" for number, field in enumerate(fields)),
-        "timestamp_millis(coalesce(e.source.ts_ms, e.ts_ms)) as _sdc_told_at",
-        "e.op as _sdc_op",
+        "coalesce(timestamp_millis(coalesce(e.source.ts_ms, e.ts_ms)), timestamp) as _sdc_told_at",
+        "if(is_orphan, 'd', e.op) as _sdc_op",
     )
     rows = raw.selectExpr(
         *(
@@ -137,13 +159,42 @@ def changes(
         "_sdc_op",
     )
     wanted = f"coalesce(({where}), false)" if where else "true"
-    # Tombstones and messages are passed over only here: Spark may check a condition before another,
-    # and so raise the error of an event that an earlier one would have left out.
+    # Other tombstones and messages are passed over only here: Spark may check a condition before
+    # another, and so raise the error of an event that an earlier one would have left out.
     told = f"_sdc_op in ('d', 'u') or _sdc_op in ('c', 'r') and {wanted}"
+    own = DELETED_AT if any(field.name == DELETED_AT for field in fields) else "null"
     return rows.where(told).selectExpr(
-        *(quote(field.name) for field in fields),
-        f"if(_sdc_op = 'd' or not {wanted}, _sdc_told_at, null) as {DELETED_AT}",
+        *(quote(field.name) for field in fields if field.name != DELETED_AT),
+        f"coalesce({own}, if(_sdc_op = 'd' or not {wanted}, _sdc_told_at, null)) as {DELETED_AT}",
     )
+
+
+def look(events: DataFrame) -> DataFrame:
+    """Return where the events of a partition begin to have another schema, and lonely tombstones.
+
+    Of the first the hash of the schema is told. Debezium writes a tombstone right behind a
+    deletion; where a topic is compacted the deletion goes, and the tombstone alone tells of it.
+    """
+    text = "cast(value as string)"
+    op = f"coalesce(get_json_object({text}, '$.payload.op'), get_json_object({text}, '$.op'))"
+    narrow = events.selectExpr(
+        "partition",
+        "offset",
+        "key",
+        "value is null and key is not null as is_tombstone",
+        f"{op} as op",
+        f"if({op} in ('c', 'u', 'd', 'r'), md5(get_json_object({text}, '$.schema')), null) schema",
+    )
+    order = "over (partition by partition order by offset"
+    before = f"last(schema, true) {order} rows between unbounded preceding and 1 preceding)"
+    follows = f"lag(key) {order}) <=> key and lag(op) {order}) <=> 'd'"
+    found = narrow.selectExpr(
+        "cast(partition as string) as part",
+        "offset",
+        f"if(schema is distinct from {before}, schema, null) as schema",
+        f"is_tombstone and not ({follows}) as is_orphan",
+    )
+    return found.where("schema is not null or is_orphan")
 
 
 def _from_json(column: str, fields: str) -> str:
@@ -157,8 +208,26 @@ def _raw(field: Field, keys: Sequence[str]) -> str:
     name = quote(field.name)
     if field.name not in keys:
         return f"e.after.{name}"
-    gone = f"coalesce(e.before.{name}, k.payload.{name}, k.{name})"
-    return f"if(e.op = 'd', {gone}, e.after.{name})"
+    return f"if(is_orphan or e.op = 'd', {_gone(field.name)}, e.after.{name})"
+
+
+def _gone(key: str) -> str:
+    """Return a part of the key of a deleted row."""
+    name = quote(key)
+    return f"coalesce(e.before.{name}, k.payload.{name}, k.{name})"
+
+
+def _is_told_by_key(keys: Sequence[str]) -> str:
+    """Say whether a tombstone is a deletion whose key can be read."""
+    known = (f"coalesce(k.payload.{quote(key)}, k.{quote(key)}) is not null" for key in keys)
+    return f"coalesce({' and '.join(['is_orphan', *known])}, false)" if keys else "false"
+
+
+def _keyless(keys: Sequence[str]) -> tuple[str, str]:
+    if not keys:
+        return "e.op = 'd'", "deletes a row, and the stream has no key"
+    unknown = " or ".join(f"{_gone(key)} is null" for key in keys)
+    return f"e.op = 'd' and ({unknown})", "deletes a row, and does not tell its whole key"
 
 
 def _problem(fields: Sequence[Field], keys: Sequence[str]) -> str:
@@ -176,7 +245,7 @@ def _problem(fields: Sequence[Field], keys: Sequence[str]) -> str:
         ("e.op not in ('c', 'u', 'd', 'r')", "has an operation that is unknown"),
         ("e.op <> 'd' and e.after is null", "carries no row"),
         *([(missing, _LARGE)] if missing else []),
-        *([] if keys else [("e.op = 'd'", "deletes a row, and the stream has no key")]),
+        _keyless(keys),
     ]
     cases = " ".join(f"when {condition} then {literal(text)}" for condition, text in rules)
     return f"case when is_tombstone or e.op = 'm' then null {cases} end"

@@ -6,9 +6,8 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
@@ -19,6 +18,7 @@ from tap_spark_source.plan import DELETED_AT, ReadPlan
 from tap_spark_source.slicing import Slice, Survey
 from tap_spark_source.sources import connect, debezium
 from tap_spark_source.sources.base import Reach, Source, describe_column, source_errors
+from tap_spark_source.sources.topic import Fields, Look, Offsets, Shape, label_of, read_events
 from tap_spark_source.table import Column, Table, is_name, is_wanted
 
 if TYPE_CHECKING:
@@ -26,19 +26,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tap-spark-source")
 
-Offsets = Mapping[str, int]
 # What Kafka calls the first offset that is there.
 EARLIEST = -2
 _SAMPLED_EVENTS = 50
+_SAMPLED_FURTHER = 5_000
 _ONLY_LOG = "a Kafka topic is read by LOG_BASED alone"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shape:
-    """What the events of one topic look like."""
-
-    fields: tuple[connect.Field, ...]
-    keys: tuple[str, ...]
 
 
 class KafkaSource(Source):
@@ -54,9 +46,9 @@ class KafkaSource(Source):
         wanted = [
             (stream, topic)
             for stream, topic in sorted(streams.items())
-            if is_wanted(topic, patterns) or is_wanted(_label(topic), patterns)
+            if is_wanted(topic, patterns) or is_wanted(label_of(topic), patterns)
         ]
-        known = {name for _, topic in wanted for name in (topic, _label(topic))}
+        known = {name for _, topic in wanted for name in (topic, label_of(topic))}
         if missing := [name for name in patterns if is_name(name) and name not in known]:
             raise SourceError(
                 f"no topic {', '.join(missing)} at {self._servers}; correct tables, or wait for "
@@ -121,15 +113,54 @@ class KafkaSource(Source):
         known = {row["part"]: row["offset"] for row in found}
         return {partition: known.get(partition, ends[partition]) for partition in partitions}
 
-    def changes(self, plan: ReadPlan, first: Offsets, last: Offsets) -> DataFrame:
-        """Return what the events from one offset up to another did, in their order."""
+    def look(self, plan: ReadPlan, first: Offsets, last: Offsets) -> Look:
+        """Find out what the events from one offset up to another look like."""
+        topic = plan.table.name
+        found = debezium.look(self._events(topic, first, last)).toArrow()
+        lonely = found.filter(found["is_orphan"]).select(["part", "offset"])
+        orphans = self.spark.createDataFrame(lonely) if lonely.num_rows else None
+        schemas: dict[str, list[tuple[int, Fields]]] = defaultdict(list)
+        if not self._shape(plan.table.stream, topic).is_given:
+            for row in found.sort_by("offset").to_pylist():
+                part, offset, schema = row["part"], row["offset"], row["schema"]
+                if schema and (fields := self._fields_at(topic, part, offset, schema)):
+                    schemas[part].append((offset, fields))
+        return Look(schemas=schemas, orphans=orphans)
+
+    def changes(
+        self,
+        plan: ReadPlan,
+        first: Offsets,
+        last: Offsets,
+        *,
+        fields: Fields | None = None,
+        orphans: DataFrame | None = None,
+    ) -> DataFrame:
+        """Return what the events from one offset up to another did, in their order.
+
+        Args:
+            plan: What to read.
+            first: The offset of the first event of each partition.
+            last: The offset behind its last one.
+            fields: The columns of these events, where they are not those of the newest.
+            orphans: The tombstones that are deletions.
+        """
+        from pyspark.sql import functions as F
+
         topic = plan.table.name
         shape = self._shape(plan.table.stream, topic)
         events = self._events(topic, first, last)
+        if orphans is not None:
+            marked = orphans.selectExpr(
+                "cast(part as int) as partition", "offset", "true as is_orphan"
+            )
+            events = events.join(F.broadcast(marked), ["partition", "offset"], "left")
+        types = {column.name: column.datatype for column in plan.table.columns}
+        read = connect.carried(shape.fields, fields, types) if fields else shape.fields
         keys = plan.key_properties or shape.keys
-        changes = debezium.changes(events, shape.fields, keys, plan.where)
-        names = [*(quote(column.name) for column in plan.columns), DELETED_AT]
-        return changes.select(*names)
+        changes = debezium.changes(events, read, keys, plan.where)
+        names = (column.name for column in plan.columns if column.name != DELETED_AT)
+        return changes.select(*map(quote, names), DELETED_AT)
 
     @property
     def _servers(self) -> str:
@@ -160,8 +191,8 @@ class KafkaSource(Source):
         streams = defaultdict(list)
         for topic in sorted(self.ends):
             wanted = self._settings.tables
-            if is_wanted(topic, wanted) or is_wanted(_label(topic), wanted):
-                streams[_label(topic).replace(".", "-")].append(topic)
+            if is_wanted(topic, wanted) or is_wanted(label_of(topic), wanted):
+                streams[label_of(topic).replace(".", "-")].append(topic)
         if clashes := [", ".join(topics) for topics in streams.values() if len(topics) > 1]:
             raise SettingsError(
                 f"topics of one table: {'; '.join(clashes)}; name the topic to read in tables"
@@ -194,7 +225,7 @@ class KafkaSource(Source):
         )
         return Table(stream=stream, name=topic, columns=columns, keys=shape.keys)
 
-    def _shape(self, stream: str, topic: str) -> _Shape:
+    def _shape(self, stream: str, topic: str) -> Shape:
         if topic not in self._shapes:
             events = self._sample(topic)
             given: Mapping[str, str] = self._settings.of_stream(stream).get("schema") or {}
@@ -207,28 +238,46 @@ class KafkaSource(Source):
                     stream,
                     topic,
                 )
-            self._shapes[topic] = _Shape(fields=tuple(found), keys=debezium.keys_of(events))
+            if not fields and not debezium.tell_types(events):
+                raise SourceError(
+                    f"{stream}: the newest events of {topic} are deletions that tell nothing but "
+                    "keys; name the columns' types in the option schema of stream_options"
+                )
+            self._shapes[topic] = Shape(
+                fields=tuple(found), keys=debezium.keys_of(events), is_given=bool(fields)
+            )
         return self._shapes[topic]
 
     @cached_property
-    def _shapes(self) -> dict[str, _Shape]:
+    def _shapes(self) -> dict[str, Shape]:
+        return {}
+
+    def _fields_at(self, topic: str, part: str, offset: int, schema: str) -> Fields:
+        """Return the columns that an event tells; those of one schema are looked at once."""
+        if schema not in self._known:
+            ends = self.ends[topic]
+            one = self._events(topic, {**ends, part: offset}, {**ends, part: offset + 1})
+            self._known[schema] = tuple(debezium.fields_of(read_events(one)))
+        return self._known[schema]
+
+    @cached_property
+    def _known(self) -> dict[str, Fields]:
         return {}
 
     def _sample(self, topic: str) -> Sequence[debezium.Event]:
-        """Look at the newest events of each partition, the newest first."""
+        """Look at the newest events of each partition, the newest first.
+
+        Where these are all deletions, which tell no types, at some rows of before them too.
+        """
+        events = self._newest(topic, _SAMPLED_EVENTS)
+        if not debezium.tell_types(events):
+            events += self._newest(topic, _SAMPLED_FURTHER, debezium.HAS_ROW)
+        return events
+
+    def _newest(self, topic: str, count: int, condition: str = "true") -> list[debezium.Event]:
         ends = self.ends[topic]
-        firsts = {part: max(0, end - _SAMPLED_EVENTS) for part, end in ends.items()}
+        firsts = {part: max(0, end - count) for part, end in ends.items()}
         # The oldest of them may have expired already.
-        found = self._events(topic, firsts, ends, failOnDataLoss="false")
-        rows: list[dict[str, Any]] = (
-            found.orderBy("timestamp", "offset", ascending=False)
-            .selectExpr("cast(key as string) as key", "cast(value as string) as value")
-            .toArrow()
-            .to_pylist()
-        )
-        return [event for row in rows if (event := debezium.read_event(row["key"], row["value"]))]
-
-
-def _label(topic: str) -> str:
-    """Name the table of a topic: what follows the connector's prefix."""
-    return topic.partition(".")[2] or topic
+        found = self._events(topic, firsts, ends, failOnDataLoss="false").where(condition)
+        ordered = found.orderBy("timestamp", "offset", ascending=False)
+        return read_events(ordered.limit(_SAMPLED_EVENTS * len(ends)))

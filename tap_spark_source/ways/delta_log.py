@@ -181,8 +181,11 @@ def _changes(source: FrameSource, plan: ReadPlan, first: int, last: int) -> Data
     marked = found.selectExpr("*", f"{_IMAGE} as _is_image", f"{image_there} as _has_image")
     kept = marked.where("_is_image or not _has_image").repartition(1)
     ordered = kept.sortWithinPartitions("_commit_version", "_is_image")
-    deleted = f"if(_is_image, null, _commit_timestamp) as {DELETED_AT}"
-    return source.rows_of(ordered, plan, deleted)
+    # A table that marks rows deleted by itself, as our target does, tells when.
+    own = DELETED_AT if any(one.name == DELETED_AT for one in plan.columns) else "null"
+    deleted = f"coalesce({own}, if(_is_image, null, _commit_timestamp)) as {DELETED_AT}"
+    others = tuple(one for one in plan.columns if one.name != DELETED_AT)
+    return source.rows_of(ordered, replace(plan, columns=others), deleted)
 
 
 def _insertions(plan: ReadPlan, found: DataFrame) -> DataFrame:

@@ -6,15 +6,17 @@ partition is kept, and Kafka keeps those of one key in one partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from singer_spark.errors import StateError
 from tap_spark_source.plan import ReadPlan
-from tap_spark_source.sources.kafka import KafkaSource, Offsets
+from tap_spark_source.sources.kafka import KafkaSource
+from tap_spark_source.sources.topic import Offsets
 from tap_spark_source.ways.piece import Piece
 
 OFFSETS = "offsets"
+Kind = TypeVar("Kind")
 
 
 def pieces(source: KafkaSource, plan: ReadPlan) -> Iterator[Piece]:
@@ -24,12 +26,14 @@ def pieces(source: KafkaSource, plan: ReadPlan) -> Iterator[Piece]:
     if not steps:
         yield Piece(bookmark={**plan.bookmark, OFFSETS: dict(ends)}, is_last=True)
     for stop in steps:
-        yield Piece(
-            frame=source.changes(plan, start, stop),
-            bookmark={**plan.bookmark, OFFSETS: dict(stop)},
-            is_last=stop == ends,
-        )
-        start = stop
+        look = source.look(plan, start, stop)
+        for end, fields in runs(start, stop, look.schemas):
+            yield Piece(
+                frame=source.changes(plan, start, end, fields=fields, orphans=look.orphans),
+                bookmark={**plan.bookmark, OFFSETS: dict(end)},
+                is_last=end == ends,
+            )
+            start = end
 
 
 def span(source: KafkaSource, plan: ReadPlan) -> tuple[Offsets, Offsets]:
@@ -68,3 +72,31 @@ def cuts(start: Offsets, ends: Offsets, *, rows: int, most: int | None) -> list[
         steps.append(stop)
         at = stop
     return steps
+
+
+def runs(
+    start: Offsets, stop: Offsets, schemas: Mapping[str, Sequence[tuple[int, Kind]]]
+) -> list[tuple[Offsets, Kind | None]]:
+    """Cut events where their schema changes, so that those read together have the same one.
+
+    Return where each run ends, and its schema; none where no event tells one.
+    """
+    found: list[tuple[Offsets, Kind | None]] = []
+    at = dict(start)
+    while at != stop:
+        heads = {
+            part: _head(schemas.get(part, ()), at[part]) for part in stop if at[part] < stop[part]
+        }
+        wanted = next((kind for kind, _ in heads.values() if kind is not None), None)
+        for part, (kind, end) in heads.items():
+            if kind in (None, wanted):
+                at[part] = stop[part] if end is None else min(end, stop[part])
+        found.append((dict(at), wanted))
+    return found
+
+
+def _head(schemas: Sequence[tuple[int, Kind]], at: int) -> tuple[Kind | None, int | None]:
+    """Return the schema of the event at an offset, and the offset where another one begins."""
+    begun = [kind for offset, kind in schemas if offset <= at] or [kind for _, kind in schemas[:1]]
+    kind = begun[-1] if begun else None
+    return kind, next((to for to, other in schemas if to > at and other != kind), None)

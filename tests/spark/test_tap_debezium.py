@@ -1,13 +1,13 @@
 """Events that a real Debezium wrote, recorded: rows, deletions and types, with and without schema.
 
 The recording is of one table with a column of each type: a row that is read, updated, inserted,
-moved to another key and deleted. tests/integration/test_tap_kafka.py makes such events anew.
+moved to another key and deleted. tests/integration/test_tap_kafka_debezium.py makes such events.
 """
 
 from __future__ import annotations
 
 import json
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
@@ -19,6 +19,14 @@ RECORDED = Path(__file__).parents[1] / "data" / "debezium"
 EVENT = {"before": None, "after": {"id": 1}, "op": "c", "source": {"ts_ms": 0}, "ts_ms": 0}
 
 
+AT = datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc)
+
+
+def event(offset: int, value: dict | None, key: dict | None = None) -> dict:
+    texts = {"key": json.dumps(key or {"id": 1}), "value": value and json.dumps(value)}
+    return {"topic": "a.b", "partition": 0, "offset": offset, **texts}
+
+
 def recorded(name: str) -> list[dict]:
     return [json.loads(line) for line in (RECORDED / f"{name}.jsonl").read_text().splitlines()]
 
@@ -27,6 +35,7 @@ def frame(spark, rows: list[dict]):
     columns = "topic string, partition int, offset bigint, key string, value string"
     texts = [tuple(row.values()) for row in rows]
     found = spark.createDataFrame(texts, columns).coalesce(1)
+    found = found.selectExpr("*", "timestamp_seconds(1700000000 + offset) as timestamp")
     return found.withColumns({name: found[name].cast("binary") for name in ("key", "value")})
 
 
@@ -152,5 +161,80 @@ def test_a_deletion_without_its_row_is_known_by_the_key_of_the_message(spark):
     fields = [connect.given_field("id", "bigint")]
     (row,) = debezium.changes(frame(spark, rows), fields, ["id"]).toArrow().to_pylist()
     assert row["id"] == 5
+    # Nor does this event tell when: the message does.
+    gone = {"before": None, "after": None, "op": "d"}
+    (row,) = debezium.changes(frame(spark, [event(0, gone)]), fields, ["id"]).toArrow().to_pylist()
+    assert row == {"id": 1, "_sdc_deleted_at": AT}
     with pytest.raises(Exception, match="deletes a row, and the stream has no key"):
         debezium.changes(frame(spark, rows), fields, []).toArrow()
+    keyless = [event(0, gone, {"other": 1})]
+    with pytest.raises(Exception, match="deletes a row, and does not tell its whole key"):
+        debezium.changes(frame(spark, keyless), fields, ["id"]).toArrow()
+
+
+def test_a_tombstone_that_no_deletion_precedes_is_one(spark):
+    gone = {**EVENT, "op": "d", "after": None}
+    rows = [
+        event(0, EVENT),
+        event(1, gone),
+        event(2, None),
+        event(5, None, {"id": 2}),
+        event(6, EVENT),
+        event(7, None),
+    ]
+    events = frame(spark, rows)
+    found = debezium.look(events).toArrow().sort_by("offset").to_pylist()
+    assert [(row["offset"], row["is_orphan"]) for row in found] == [(5, True), (7, True)]
+    fields = [connect.given_field("id", "bigint")]
+    marked = events.selectExpr("*", "offset in (5, 7) as is_orphan")
+    told = debezium.changes(marked, fields, ["id"]).toArrow().to_pylist()
+    deleted = [(row["id"], row["_sdc_deleted_at"]) for row in told if row["_sdc_deleted_at"]]
+    late = [(2, AT + timedelta(seconds=5)), (1, AT + timedelta(seconds=7))]
+    assert deleted == [(1, datetime.fromtimestamp(0, tz=timezone.utc)), *late]
+    assert len(told) == 5
+
+
+def decimal_field(scale: int) -> dict:
+    parameters = {"scale": str(scale), "connect.decimal.precision": "10"}
+    kind = "org.apache.kafka.connect.data.Decimal"
+    return {"type": "bytes", "name": kind, "parameters": parameters, "field": "price"}
+
+
+def test_events_are_read_by_the_schema_that_they_had(spark):
+    older, newest = connect.field_of(decimal_field(2)), connect.field_of(decimal_field(4))
+    key = connect.given_field("id", "bigint")
+    row = {**EVENT, "after": {"id": 1, "price": "bg=="}}
+    types = {"id": "bigint", "price": "decimal(10,4)"}
+    fields = connect.carried([key, newest], [key, older], types)
+    (found,) = debezium.changes(frame(spark, [event(0, row)]), fields, ["id"]).toArrow().to_pylist()
+    assert found["price"] == Decimal("1.1000")
+    fields = connect.carried([key, older], [key, newest], {**types, "price": "decimal(10,2)"})
+    fine = {**EVENT, "after": {"id": 1, "price": "bw=="}}
+    with pytest.raises(Exception, match=r"price: 0\.0111 is no value of its column's"):
+        debezium.changes(frame(spark, [event(0, fine)]), fields, ["id"]).toArrow()
+
+
+def test_a_look_tells_where_the_schema_changes(spark):
+    def told(scale: int) -> dict:
+        return {"schema": {"fields": [decimal_field(scale)]}, "payload": EVENT}
+
+    rows = [event(n, told(2 if n < 3 else 4)) for n in range(6)]
+    found = debezium.look(frame(spark, rows)).toArrow().sort_by("offset").to_pylist()
+    assert [row["offset"] for row in found] == [0, 3]
+    assert len({row["schema"] for row in found}) == 2
+
+
+def test_values_that_a_given_type_cannot_hold_are_errors_and_times_of_day_have_no_bounds(spark):
+    price = connect.given_field("price", "decimal(10,2)")
+    read = spark.sql("select cast(1.230 as decimal(38,30)) as x, 90000000000 as t, -1 as n")
+    time = connect.given_field("t", "io.debezium.time.MicroTime").value
+    (row,) = read.selectExpr(
+        f"{price.value.replace('{}', 'x')} as price",
+        f"{time.replace('{}', 't')} as long",
+        f"{time.replace('{}', 'n')} as negative",
+    ).collect()
+    assert tuple(row) == (Decimal("1.23"), "25:00:00.000000", "-00:00:00.000001")
+    fine = {**EVENT, "after": {"id": 1, "price": 1.239}}
+    fields = [connect.given_field("id", "bigint"), price]
+    with pytest.raises(Exception, match=r"price: 1\.239\d* is no value of its column's"):
+        debezium.changes(frame(spark, [event(0, fine)]), fields, ["id"]).toArrow()

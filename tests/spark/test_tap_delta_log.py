@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from pathlib import Path
+from urllib.parse import urlparse
+
 import pytest
 
 from singer_spark.errors import SettingsError, SourceError, StateError
+from singer_spark.report import REPORT_FILE, read_report
 from tests.support.tap import previews, run_tap
 
 FEED = "tblproperties ('delta.enableChangeDataFeed' = 'true')"
@@ -61,10 +67,13 @@ def many(spark, tmp_path) -> str:
     return name
 
 
-def test_an_interrupted_first_read_goes_on_at_the_same_version(spark, tmp_path):
+def test_an_interrupted_first_read_goes_on_at_the_same_version(spark, tmp_path, monkeypatch):
     table = many(spark, tmp_path)
     settings = config(tmp_path)
-    limited = run_tap({**settings, "max_rows": 8})
+    with monkeypatch.context() as told_to:
+        told_to.setenv(REPORT_FILE, str(tmp_path / "report"))
+        limited = run_tap({**settings, "max_rows": 8})
+    assert {"kind": "limited", "stream": "t"} in [f for _, f in read_report(tmp_path / "report")]
     before = {id_ for id_, _ in told(limited)}
     assert 8 <= len(told(limited)) == len(before) < 20
     assert set(limited.bookmark("t")) == {"delta_snapshot", "delta_table"}
@@ -192,3 +201,36 @@ def test_versions_that_were_cleaned_up_say_how_to_start_again(spark, tmp_path, t
         (tmp_path / "t" / "_delta_log" / f"{version:020}.json").unlink()
     with pytest.raises(SourceError, match="remove the stream's bookmark"):
         run_tap(config(tmp_path), state=state)
+
+
+def test_a_table_that_marks_rows_deleted_by_itself_is_followed(spark, tmp_path):
+    name = f"delta.`{tmp_path}/t`"
+    spark.sql(
+        f"create table {name} (id int, v string, _sdc_deleted_at timestamp) using delta {FEED}"
+    )
+    spark.sql(f"insert into {name} values (1, 'a', null), (2, 'b', null), (3, 'c', null)")
+    first = run_tap(config(tmp_path))
+    spark.sql(f"update {name} set _sdc_deleted_at = timestamp'2024-01-01 00:00:00Z' where id = 2")
+    spark.sql(f"update {name} set v = 'x' where id = 1")
+    spark.sql(f"delete from {name} where id = 3")
+    second = run_tap(config(tmp_path), state=first.state)
+    assert told(second) == [(2, "gone"), (1, "x"), (3, "gone")]
+    assert second.records()[0]["_sdc_deleted_at"] == "2024-01-01T00:00:00.000000+00:00"
+
+
+def test_files_tell_what_records_would_and_nothing_leaves_none(spark, tmp_path, table):
+    first = run_tap(config(tmp_path))
+    spark.sql(f"delete from {table} where id = 2")
+    folder = tmp_path / "files"
+
+    def batched(kind: str, **options) -> list[dict]:
+        storage = {"encoding": {"format": kind}, "storage": {"root": str(folder)}}
+        settings = {**config(tmp_path, **options), "tables": ["t"], "batch_config": storage}
+        return run_tap(settings, state=first.state).of("BATCH")
+
+    assert batched("parquet", where="id > 100") == []
+    assert not folder.exists() or not list(folder.iterdir())
+    (message,) = batched("parquet")
+    assert message["encoding"] == {"format": "jsonl", "compression": "gzip"}
+    text = gzip.decompress(Path(urlparse(message["manifest"][0]).path).read_bytes())
+    assert set(json.loads(text)) == {"id", "_sdc_deleted_at"}

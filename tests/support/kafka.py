@@ -149,3 +149,12 @@ def free_port() -> int:
 def is_open(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def follows(broker: KafkaBroker, topic: str, **options) -> dict:
+    """Return the config of a tap that follows a topic, with these options of its stream."""
+    return {
+        "source_url": f"kafka:{broker.address}",
+        "tables": [topic],
+        "stream_options": {"*": options},
+    }

@@ -10,11 +10,11 @@ from singer_spark.errors import SchemaError, StateError
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.sources import FoundFile
 from tap_spark_source.sources.connect import given_field
-from tap_spark_source.sources.debezium import fields_of, keys_of, read_event
+from tap_spark_source.sources.debezium import fields_of, keys_of, read_event, tell_types
 from tap_spark_source.sources.files import is_complete
 from tap_spark_source.table import Table
 from tap_spark_source.ways.delta_log import stops
-from tap_spark_source.ways.kafka_log import cuts, known_starts
+from tap_spark_source.ways.kafka_log import cuts, known_starts, runs
 from tap_spark_source.ways.new_files import new_files, pieces, seen_after
 
 
@@ -123,6 +123,31 @@ def test_events_are_cut_into_steps_that_end_at_the_pinned_offsets():
     assert cuts({"0": 0}, {"0": 0}, rows=1, most=None) == []
 
 
+def test_events_are_cut_where_their_schema_changes():
+    start, stop = {"0": 0, "1": 4}, {"0": 9, "1": 8}
+    assert runs(start, stop, {}) == [(stop, None)]
+    assert runs(start, stop, {"0": [(2, "a")], "1": [(5, "a")]}) == [(stop, "a")]
+    assert runs(start, stop, {"0": [(0, "a"), (3, "b")], "1": [(4, "b")]}) == [
+        ({"0": 3, "1": 4}, "a"),
+        (stop, "b"),
+    ]
+    back = {"0": [(0, "a"), (3, "b"), (5, "a")], "1": [(4, "a"), (6, "a"), (7, "b")]}
+    assert runs(start, stop, back) == [
+        ({"0": 3, "1": 7}, "a"),
+        ({"0": 5, "1": 8}, "b"),
+        (stop, "a"),
+    ]
+    assert runs(stop, stop, {}) == []
+
+
+def test_deletions_alone_tell_no_types():
+    text = '{"before": {"id": 1, "x": %s}, "after": %s, "op": "d"}'
+    keys_only = read_event('{"id": 1}', text % ("null", "null"))
+    assert not tell_types([keys_only])
+    assert tell_types([keys_only, read_event('{"id": 1}', text % ("5", "null"))])
+    assert tell_types([keys_only, read_event('{"id": 1}', text % ("null", '{"id": 1}'))])
+
+
 def test_commits_are_cut_into_steps_that_end_at_the_pinned_version():
     rows = {3: 4, 5: 4, 6: 1, 9: 2}
     assert stops(rows, 10, size=100, most=None) == [10]
@@ -144,7 +169,8 @@ def test_what_is_no_event_says_nothing_of_columns():
 
 
 def test_a_given_type_is_one_of_spark_or_of_debezium():
-    assert given_field("a", "decimal(10,2)").json_type == "decimal(10,2)"
+    assert given_field("a", "decimal(38,2)").json_type == "decimal(38,2)"
+    assert given_field("a", "decimal(10,2)").native == "decimal(10,2)"
     assert given_field("a", "io.debezium.time.MicroTimestamp").json_type == "bigint"
     with pytest.raises(SchemaError, match="a: nonsense is neither"):
         given_field("a", "nonsense")
