@@ -46,8 +46,8 @@ def warnings_of(record: RunRecord) -> Iterator[str]:
     """Put what needs a look into words."""
     if not record.streams:
         yield (
-            "the tap sent no stream at all; see what it offers with singer-spark check, and name "
-            "streams in source.streams if it sends only what is selected"
+            "the tap sent no stream at all; see what it offers with singer-spark check. A tap "
+            "that sends only what is selected needs source.streams; ['*'] selects all"
         )
     for stream, mismatch in record.mismatches.items():
         yield (

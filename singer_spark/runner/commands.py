@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,13 +17,11 @@ from singer_spark.errors import ProtocolError, SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.report import REPORT_FILE
-from singer_spark.runner.selection import advised_ids, select_streams
-from singer_spark.runner.start import OUR_TAP, Start
-from singer_spark.runner.supervisor import ChildError, Children
+from singer_spark.runner.selection import select_streams
+from singer_spark.runner.start import Start
+from singer_spark.runner.supervisor import Children
 from singer_spark.runner.transfer import Command, Transfer
 from singer_spark.runner.transport import with_transport
-
-MESSAGE = re.compile(rb'\s*\{\s*"type"\s*:\s*"(SCHEMA|RECORD|STATE|BATCH|ACTIVATE_VERSION)"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,35 +82,17 @@ def transfer_all(job: Job, transfer: Transfer, commands: Commands, start: Start)
     pipeline = with_transport(start.pipeline, job.folder / "batches")
     tap = with_file(job, commands.tap, "--config", pipeline.tap.config)
     target = with_file(job, commands.target, "--config", pipeline.target.config)
-    if catalog := _catalog_for(job, transfer.children, tap, pipeline):
-        tap = with_file(job, tap, "--catalog", catalog)
+    if pipeline.streams:
+        tap = with_file(job, tap, "--catalog", catalog_of(job, transfer.children, tap))
     if start.state:
         tap = with_file(job, tap, "--state", start.state)
     transfer.run(tap, target, job.env)
 
 
-def _catalog_for(
-    job: Job, children: Children, tap: Command, pipeline: Pipeline
-) -> dict[str, Any] | None:
-    """Give the catalog that the tap needs; one that cannot discover gets none.
-
-    Without a choice ours reads everything. Many others read nothing then: they wait for a catalog
-    in which everything is selected.
-    """
-    if pipeline.streams:
-        return catalog_of(job, children, tap)
-    if Path(pipeline.tap.command).name == OUR_TAP:
-        return None
-    try:
-        return catalog_of(job, children, tap)
-    except (ChildError, ProtocolError):
-        return None
-
-
 def catalog_of(job: Job, children: Children, tap: Command) -> dict[str, Any]:
     """Discover what the tap offers, the pipeline's streams selected."""
     catalog = ask_tap(job, children, tap, "--discover")
-    return select_streams(catalog, job.pipeline.streams or advised_ids(catalog))
+    return select_streams(catalog, job.pipeline.streams)
 
 
 def with_file(job: Job, command: Command, option: str, value: Mapping[str, Any]) -> Command:
@@ -130,17 +109,11 @@ def ask_tap(job: Job, children: Children, tap: Command, question: str) -> Any:
     with path.open("xb") as output:
         pipes = {"stdin": subprocess.DEVNULL, "stdout": output}
         child = children.start(tap.name, (*tap.argv, question), env=job.env, **pipes)
-    children.await_success(child, unless=lambda: _is_message(path))
+    children.await_success(child)
     try:
         return json.loads(path.read_bytes())
     except ValueError:
         raise ProtocolError(f"{tap.name} {question} printed no JSON; try it by hand") from None
-
-
-def _is_message(path: Path) -> bool:
-    """Tell that a tap sends its messages instead of an answer: it does not know the question."""
-    with path.open("rb") as file:
-        return bool(MESSAGE.match(file.read(256)))
 
 
 def _private_file(path: Path) -> IO[str]:

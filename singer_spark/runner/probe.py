@@ -17,7 +17,7 @@ import msgspec
 
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.commands import Job, catalog_of, find_command, with_file
-from singer_spark.runner.selection import advised_ids
+from singer_spark.runner.selection import chosen_ids
 from singer_spark.runner.start import OUR_TAP
 from singer_spark.runner.supervisor import ChildError, Children, Events, Exited, caught_signals
 from singer_spark.state.holder import new_run_id
@@ -62,7 +62,7 @@ def sample_source(pipeline: Pipeline) -> Mapping[str, Any]:
     with workshop(pipeline, LIMIT_SECONDS) as (job, children):
         told = with_file(job, tap, "--config", config)
         catalog = catalog_of(job, children, told)
-        samples = Samples(pipeline.streams or advised_ids(catalog))
+        samples = Samples(chosen_ids(catalog, pipeline.streams))
         told = with_file(job, told, "--catalog", catalog)
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
         child = children.start(told.name, told.argv, env=job.env, **pipes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from singer_spark.errors import ProtocolError, SettingsError
@@ -10,15 +11,25 @@ from singer_spark.errors import ProtocolError, SettingsError
 
 def select_streams(catalog: Any, wanted: Sequence[str]) -> dict[str, Any]:
     """Mark the wanted streams of a catalog as selected, with all their columns, and no others."""
+    chosen = chosen_ids(catalog, wanted)
+    streams = [_mark(entry, _stream_id(entry) in chosen) for entry in catalog["streams"]]
+    return {**catalog, "streams": streams}
+
+
+def chosen_ids(catalog: Any, wanted: Sequence[str]) -> list[str]:
+    """List the streams that names or shell patterns choose; without any, those that are advised."""
     known = stream_ids(catalog)
-    unknown = sorted(set(wanted) - set(known))
-    if unknown:
+    if not wanted:
+        return _advised(known, catalog)
+    found = {
+        one: [name for name in known if name == one or fnmatchcase(name, one)] for one in wanted
+    }
+    if unknown := sorted(one for one, names in found.items() if not names):
         raise SettingsError(
             f"source.streams: the source offers no {', '.join(unknown)}; "
             f"available: {', '.join(sorted(known)) or 'none'}"
         )
-    streams = [_mark(entry, _stream_id(entry) in wanted) for entry in catalog["streams"]]
-    return {**catalog, "streams": streams}
+    return list(dict.fromkeys(name for names in found.values() for name in names))
 
 
 def stream_ids(catalog: Any) -> list[str]:
@@ -28,9 +39,8 @@ def stream_ids(catalog: Any) -> list[str]:
     return [_stream_id(entry) for entry in catalog["streams"]]
 
 
-def advised_ids(catalog: Any) -> list[str]:
-    """List the streams of a catalog, but for those that the tap itself advises against."""
-    ids = stream_ids(catalog)
+def _advised(ids: Sequence[str], catalog: Mapping[str, Any]) -> list[str]:
+    """Leave out the streams that the tap itself advises against."""
     entries = zip(ids, catalog["streams"], strict=True)
     return [name for name, entry in entries if _root(entry).get("selected-by-default", True)]
 

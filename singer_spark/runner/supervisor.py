@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -133,13 +133,11 @@ class Children:
             raise event.error
         return event
 
-    def await_success(self, child: Child, unless: Callable[[], bool] = lambda: False) -> None:
-        """Watch a command to its end, which must be a good one, unless it goes astray."""
+    def await_success(self, child: Child) -> None:
+        """Watch a command to its end, which must be a good one."""
         self.watch(child)
-        while not isinstance(self.next_event(0.5), Exited):
-            if unless():
-                self.end(child)
-                return
+        while not isinstance(self.next_event(1.0), Exited):
+            pass
         self.end(child)
         if child.code:
             raise ChildError(child)

@@ -57,31 +57,16 @@ class TestSelection:
         }
         assert users["metadata"] == [{"breadcrumb": [], "metadata": {"selected": False}}]
 
-    def test_without_a_choice_all_streams_are_marked_but_those_advised_against(self, choosy):
-        advice = [{"breadcrumb": [], "metadata": {"selected-by-default": False}}]
-        users = {"stream": "users", "metadata": advice}
-        self.write(choosy, {"streams": [self.CATALOG["streams"][0], users]})
+    def test_patterns_choose_many(self, choosy):
+        choosy.run(streams=("*s",))
+        assert all(
+            entry["metadata"][0]["metadata"]["selected"]
+            for entry in json.loads(choosy.note("catalog"))["streams"]
+        )
+
+    def test_without_a_choice_the_tap_gets_no_catalog(self, choosy):
         choosy.run()
-        orders, users = json.loads(choosy.note("catalog"))["streams"]
-        assert orders["metadata"][0]["metadata"]["selected"]
-        assert not users["metadata"][0]["metadata"]["selected"]
-
-    def test_our_own_tap_reads_everything_without_a_catalog(self, choosy):
-        (choosy.folder / "tap-fake").rename(choosy.folder / "tap-spark-source")
-        choosy.run(tap=Plugin(str(choosy.folder / "tap-spark-source"), {}))
         assert choosy.note("catalog") == "none"
-
-    @pytest.mark.parametrize("answer", ["sys.exit(69)", "print(5); sys.exit()", "pass"])
-    def test_a_tap_that_cannot_discover_is_run_without_a_catalog(self, bench, answer):
-        catalog = 'note("catalog", str(option("--catalog")))\n'
-        bench.write("tap-fake", f"if '--discover' in sys.argv: {answer}\n" + catalog + TAP)
-        assert bench.run().records == {"orders": 3}
-        assert bench.note("catalog") == "None"
-
-    def test_a_tap_that_takes_the_question_for_a_run_is_ended(self, bench):
-        endless = 'if "--discover" in sys.argv:\n    while True: say(type="RECORD", stream="x")\n'
-        bench.write("tap-fake", endless + TAP)
-        assert bench.run(timeout=20).records == {"orders": 3}
 
     def test_a_run_without_a_stream_is_warned_of(self, bench, capfd):
         bench.write("tap-fake", "pass")
