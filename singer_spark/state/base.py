@@ -96,7 +96,7 @@ class StateStore:
                 raise
             raise StateError(
                 f"{self.objects.locate(key)} was changed by someone else since it was read and is "
-                "left as it is, but the new state is stored. See that only one run is active"
+                "left as it is, but the new state is stored; see that only one run is active"
             ) from error
         self._seen[name] = Version(tag, meta)
         return replace(state, version=self._seen[name])

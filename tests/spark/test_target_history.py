@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from singer_spark.errors import SchemaError
+from singer_spark.errors import SchemaError, SettingsError
 from singer_spark.report import REPORT_FILE, last_told, report
 from tests.support.singer import data, record, schema
 
@@ -86,7 +86,7 @@ def test_the_columns_of_history_must_be_free_and_their_time_a_time(lake):
     number = {"type": "integer"}
     with pytest.raises(SchemaError, match="scd2 adds the columns valid_to"):
         lake.load(schema("s", {"n": number, "Valid_To": number}, ["n"]), **chosen)
-    with pytest.raises(SchemaError, match="n is bigint"):
+    with pytest.raises(SettingsError, match="n is bigint"):
         lake.load(schema("s", {"n": number}, ["n"]), record("s", {"n": 1}), **chosen)
 
 

@@ -167,7 +167,7 @@ def test_every_spark_type_goes_through_its_json_schema_unchanged(lake):
 
 def test_segments_reach_a_spark_that_does_not_share_this_disk(lake, monkeypatch):
     staging = lake.root / "_singer_spark" / "spool"
-    monkeypatch.setattr(Destination, "staging", property(lambda _: staging.as_uri()))
+    monkeypatch.setattr(Destination, "staging", lambda *_: staging.as_uri())
     monkeypatch.setattr(reading, "_PIECE_BYTES", 200)
     properties = {"id": {"type": "integer"}, "free": {"type": "object"}}
     raw = '{"type":"RECORD","stream":"s","record":{"id":%d,"free":{"é":1.10}}}\n'

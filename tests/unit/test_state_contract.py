@@ -129,7 +129,7 @@ class TestEveryStore:
                 store.get("p")
             assert caught.value.exit_code == 74
             assert store.objects.locate(f"p/{file}") in caught.value.message
-            assert "repair it, or delete it" in caught.value.message
+            assert "singer-spark state delete p" in caught.value.message
 
     def test_meta_of_the_wrong_kind_is_damage_too(self, store):
         store.objects.write("p/meta.json", b'{"run_count": "many"}', Expect.ABSENT)
