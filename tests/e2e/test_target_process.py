@@ -126,6 +126,7 @@ def test_about_version_and_state_alone_need_no_java(tmp_path, lake):
     assert not lake.root.exists()
 
 
+@pytest.mark.slow
 def test_what_the_jvm_prints_never_reaches_standard_output(lake, load):
     talkative = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xlog:gc:stdout"}
     done = load(USERS, *users(1), state({"done": True}), spark_conf=talkative)

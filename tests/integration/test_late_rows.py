@@ -59,10 +59,10 @@ def insert(source, first: int, last: int, *, id_after: int) -> None:
     source.run(f"insert into late select {id_after} + n, 'more', {values} from {rows}")
 
 
-SLOW = [pytest.param(key, marks=pytest.mark.slow) for key in ("ts", "day")]
+SLOW = [pytest.param(key, marks=pytest.mark.slow) for key in ("at", "ts", "day")]
 
 
-@pytest.mark.parametrize("key", ["at", "version", *SLOW])
+@pytest.mark.parametrize("key", ["version", *SLOW])
 def test_only_rows_that_the_table_did_not_have_are_late(source, tmp_path, monkeypatch, key):
     pipeline = Pipeline(source, Loaded(tmp_path / "lake"), monkeypatch, key)
     assert pipeline.run().late is None

@@ -24,7 +24,7 @@ insert into small values (1, 'a'), (2, 'b');
 """
 ENCODINGS = [
     {"format": "parquet"},
-    {"format": "jsonl", "compression": "gzip"},
+    pytest.param({"format": "jsonl", "compression": "gzip"}, marks=pytest.mark.slow),
     pytest.param({"format": "parquet", "compression": "gzip"}, marks=pytest.mark.slow),
     pytest.param({"format": "jsonl", "compression": "none"}, marks=pytest.mark.slow),
 ]

@@ -136,7 +136,7 @@ def test_streams_without_a_key_are_left_out_of_a_window(database, caplog):
     assert "public-heap: left out" in caplog.text
 
 
-@pytest.mark.parametrize("mode", ["keys", "rows"])
+@pytest.mark.parametrize("mode", [pytest.param("keys", marks=pytest.mark.slow), "rows"])
 def test_a_comparison_reads_in_slices_along_the_primary_key(database, tmp_path, mode):
     database.run(
         "create table if not exists compared (id int primary key, at timestamptz not null); "

@@ -183,6 +183,7 @@ def test_an_error_while_spooling_reaches_the_reader(spark):
         list(spooled_blocks(broken))
 
 
+@pytest.mark.slow
 def test_passing_files_on_never_disturbs_the_commit_of_their_task(spark, monkeypatch):
     monkeypatch.setattr("tap_spark_source.spool._FILE_ROWS", 200)
     monkeypatch.setattr("tap_spark_source.spool._POLL_SECONDS", 0.001)

@@ -62,7 +62,7 @@ def test_rows_tell_what_is_new_changed_and_gone_and_nothing_else(tmp_path, write
     assert third.bookmark("t")["snapshot"] != second.bookmark("t")["snapshot"]
 
 
-@pytest.mark.parametrize("mode", ["rows", "keys"])
+@pytest.mark.parametrize("mode", ["rows", pytest.param("keys", marks=pytest.mark.slow)])
 def test_what_a_lost_run_may_have_told_is_told_anew_or_taken_back(tmp_path, write, mode):
     write(rows((1, "a"), (2, "b")))
     first = run_tap(config(tmp_path, mode))

@@ -96,7 +96,7 @@ def test_records_and_batches_take_effect_in_their_order(lake, tmp_path):
     }
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+@pytest.mark.parametrize("kind", [pytest.param("jsonl", marks=pytest.mark.slow), "parquet"])
 def test_of_one_key_in_several_files_the_last_row_wins(lake, tmp_path, kind):
     write = write_parquet if kind == "parquet" else lambda path, rows: write_lines(path, *rows)
     files = [

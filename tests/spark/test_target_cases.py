@@ -8,11 +8,22 @@ from singer_spark.errors import SingerSparkError
 from tests.support.cases import as_expected, cases, in_order
 
 
+def other_settings(case):
+    """Say whether the case is there under the first of its settings already."""
+    return case.name[-2:] in ("-1", "-2", "-3")
+
+
+CASES = [
+    pytest.param(case, id=case.name, marks=[pytest.mark.slow] if other_settings(case) else [])
+    for case in cases()
+]
+
+
 def written(lake, table):
     return len(lake.commits(table)) if (lake.root / table / "_delta_log").exists() else 0
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES)
 def test_case(lake, case):
     for run in case.runs:
         before = {table: written(lake, table) for table in run.commits}

@@ -23,6 +23,7 @@ def versions(lake, table):
     return sorted(found, key=lambda one: (one[0], one[2]))
 
 
+@pytest.mark.slow
 def test_changes_late_records_repetitions_and_deletions_find_their_place_in_history(lake):
     lake.load(data("methods/scd2_first"), **BY_SEEN)
     lake.load(data("methods/scd2_change"), **BY_SEEN)

@@ -7,6 +7,8 @@ import pytest
 from singer_spark.errors import SettingsError
 from tests.support.singer import data
 
+SLOW_SIZES = [pytest.param(size, marks=pytest.mark.slow) for size in (1, 2)]
+
 
 def options(stream, **chosen):
     return {"stream_options": {stream: chosen}}
@@ -58,7 +60,7 @@ def test_partitions_of_the_batch_are_replaced_and_others_stay(lake):
     assert lake.version("days") == before + 1, "the same again is no commit"
 
 
-@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("size", [*SLOW_SIZES, 3])
 def test_a_partition_that_spans_batches_of_a_run_loses_no_row(lake, size):
     chosen = options("days", load_method="partition-overwrite", partition_by=["day"])
     lake.load(data("methods/partitions_first"), **chosen)
@@ -84,7 +86,7 @@ def test_without_a_key_every_record_of_a_partition_is_a_row(lake):
     ]
 
 
-@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.slow), 10])
+@pytest.mark.parametrize("size", [*SLOW_SIZES, 10])
 def test_the_range_of_a_batch_is_replaced_and_rows_of_the_run_survive(lake, size):
     chosen = options("events", load_method="delete-insert", range_column="at")
     lake.load(data("methods/range_first"), **chosen)
@@ -99,7 +101,7 @@ def test_the_range_of_a_batch_is_replaced_and_rows_of_the_run_survive(lake, size
     ]
 
 
-@pytest.mark.parametrize("size", [2, 10])
+@pytest.mark.parametrize("size", [SLOW_SIZES[1], 10])
 def test_with_a_key_a_row_that_moves_within_or_into_the_range_is_not_doubled(lake, size):
     chosen = options("events", load_method="delete-insert", range_column="at")
     lake.load(data("methods/range_with_key_first"), **chosen)

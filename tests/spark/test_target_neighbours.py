@@ -121,7 +121,7 @@ def test_a_new_version_retires_what_it_no_longer_has(lake, hard):
     assert again["SA"] == found["SA"], "a row that is marked already is left alone"
 
 
-@pytest.mark.parametrize("hard", [True, False])
+@pytest.mark.parametrize("hard", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_three_tables_with_deletions(lake, hard):
     lake.load(data("three_tables"), hard_delete=hard)
     one, two = (
@@ -152,7 +152,7 @@ def test_a_renamed_column_is_a_new_one_and_the_old_keeps_its_values(lake):
     ]
 
 
-@pytest.mark.parametrize("batch_rows", [5, 1000])
+@pytest.mark.parametrize("batch_rows", [pytest.param(5, marks=pytest.mark.slow), 1000])
 def test_log_based_streams_with_updates_and_deletions(lake, batch_rows):
     states = lake.load(data("log_based"), hard_delete=True, batch_size_rows=batch_rows)
     assert states[-1] == {"bookmarks": {"logical1-table2": {"lsn": 108240872}}}
