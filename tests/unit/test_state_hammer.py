@@ -28,7 +28,7 @@ def check(place, results):
     state = store.get("p")
     assert counter["n"] == sum(counted)
     assert state.watermark["n"] == state.run_count == sum(locked)
-    assert sum(locked) > 1
+    assert min(locked) > 0
     assert min(reads) > 0
 
 
