@@ -59,12 +59,11 @@ def pieces(
             logger.info("%s: the next comparison is not due yet", plan.table.stream)
             yield Piece(bookmark=bookmark, is_last=True)
             return
-        bookmark = _passed(source, plan)
-    else:
-        store.prepare()
-        for piece in regular:
-            bookmark, is_complete = piece.bookmark, piece.is_last
-            yield from _noted(piece, plan, store, now.strftime(_STAMP))
+        bookmark, regular = _passed(source, plan), iter(())
+    store.prepare()
+    for piece in regular:
+        bookmark, is_complete = piece.bookmark, piece.is_last
+        yield from _noted(piece, plan, store, now.strftime(_STAMP))
     if is_due:
         # Behind what this run has told, which belongs to what is compared.
         version = _moment_after(now.strftime(_STAMP))
@@ -100,7 +99,6 @@ def _compared(
 ) -> Piece:
     """Compare the table with the last version, and keep the result as the next one."""
     base, version = _seen(plan), now.strftime(_STAMP)
-    store.prepare()
     # Without a bookmark every row is new, whatever versions there are.
     versions = None
     if base is not None:
