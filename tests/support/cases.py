@@ -1,8 +1,8 @@
 """Cases as files: what goes into the target, and the rows that must be in the tables then.
 
 `NAME.singer` holds the messages; an empty line ends a run of the target. `NAME.yml` says what
-holds after each run; in its rows `*` stands for any value that is not null. To add a case, add
-the two files.
+holds after each run; in its rows `*` stands for any value that is not null. In both `{HERE}` is
+the URI of their folder. To add a case, add the two files.
 """
 
 from __future__ import annotations
@@ -60,10 +60,9 @@ def cases() -> list[Case]:
 
 
 def _read(path: Path) -> list[Case]:
-    told = yaml.safe_load(path.read_text(encoding="utf-8"))
+    told = yaml.safe_load(_text(path))
     source = FOLDER / f"{told.pop('messages', path.stem)}.singer"
-    text = source.read_text(encoding="utf-8").replace("{HERE}", FOLDER.as_uri())
-    parts = text.split("\n\n")
+    parts = _text(source).split("\n\n")
     assert len(parts) == len(told["runs"]), f"{source.name} has {len(parts)} run(s)"
     runs = [
         Run(messages=part.rstrip("\n") + "\n", **one)
@@ -75,6 +74,10 @@ def _read(path: Path) -> list[Case]:
         Case(path.stem if len(each) == 1 else f"{path.stem}-{n}", {**config, **more}, runs)
         for n, more in enumerate(each)
     ]
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8").replace("{HERE}", FOLDER.as_uri())
 
 
 def plain(value: Any) -> Any:
