@@ -46,9 +46,10 @@ def set_aside(spark: SparkSession, place: Table, records: DataFrame, commit: Com
     ).persist(StorageLevel.DISK_ONLY)
     try:
         count = rows.count()
-        describe_commits(spark, replace(commit, rows=count, state=None))
         if place.schema(spark) is None:
+            describe_commits(spark, commit.without_rows())
             create(spark, place, SCHEMA, Layout())
+        describe_commits(spark, replace(commit, rows=count, state=None))
         append(place, rows, count)
     finally:
         rows.unpersist()

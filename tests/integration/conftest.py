@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from singer_spark.jars import KAFKA, resolve
+from tests.support.kafka import KafkaBroker
 from tests.support.tap import Postgres
 
 
@@ -22,3 +24,11 @@ def database(server, request):
         if statement.strip():
             fresh.run(statement, autocommit=True)
     return fresh
+
+
+@pytest.fixture(scope="module")
+def broker(spark):
+    assert resolve([KAFKA])
+    found = KafkaBroker()
+    yield found
+    found.stop()

@@ -9,21 +9,12 @@ from decimal import Decimal
 import pytest
 
 from singer_spark.errors import DataError, SourceError, StateError
-from singer_spark.jars import KAFKA, resolve
-from tests.support.kafka import KafkaBroker, follows
+from tests.support.kafka import follows
 from tests.support.tap import discover, previews, run_tap
 
 pytestmark = pytest.mark.slow
 
 EVENT = {"before": None, "source": {"ts_ms": 1700000000000}, "ts_ms": 0}
-
-
-@pytest.fixture(scope="module")
-def broker(spark):
-    assert resolve([KAFKA])
-    found = KafkaBroker()
-    yield found
-    found.stop()
 
 
 def produce(spark, broker, topic: str, *values: dict | str | None, partition: int = 0) -> None:

@@ -8,21 +8,12 @@ from decimal import Decimal
 import pytest
 
 from singer_spark.errors import SourceError
-from singer_spark.jars import KAFKA, resolve
-from tests.support.kafka import Debezium, KafkaBroker, follows
+from tests.support.kafka import Debezium, follows
 from tests.support.tap import Postgres, discover, entry_of, run_tap
 
 pytestmark = pytest.mark.slow
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
-
-
-@pytest.fixture(scope="module")
-def broker(spark):
-    assert resolve([KAFKA])
-    found = KafkaBroker()
-    yield found
-    found.stop()
 
 
 @pytest.fixture(scope="module")

@@ -98,4 +98,5 @@ def test_a_second_run_adds_to_the_quarantine(lake):
     for line in ({"id": "x"}, {"id": 2**64}):
         lake.load(people, record("people", line), record("people", {"id": 1}), **QUARANTINE)
     assert len(lake.rows("_quarantine/people", order="time")) == 2
+    assert [said["rows"] for said in lake.commits("_quarantine/people")] == [1, 1]
     assert [row["id"] for row in lake.rows("people")] == [1]
