@@ -49,19 +49,6 @@ class Checkpoints:
         return released
 
 
-_RESUME_MARKERS = ("full_table", "progress_markers")
-
-
-def is_resumable(bookmark: object) -> bool:
-    """Say whether a bookmark tells that its stream, or a part of it, is not complete yet."""
-    if not isinstance(bookmark, dict):
-        return False
-    parts = bookmark.get("partitions")
-    return any(name in bookmark for name in _RESUME_MARKERS) or any(
-        map(is_resumable, parts if isinstance(parts, list) else ())
-    )
-
-
 def state_of(stream: str, state: bytes | None) -> object:
     """Return what a STATE says of one stream."""
     if state is None:

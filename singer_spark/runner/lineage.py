@@ -24,7 +24,7 @@ from singer_spark.runner.post import UnpostedError, post_json
 from singer_spark.runner.process import tell_error
 from singer_spark.runner.record import RunRecord
 
-PRODUCER = f"https://pypi.org/project/singer-spark/{__version__}"
+PRODUCER = f"urn:singer-spark:{__version__}"
 SPEC = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 FACETS = "https://openlineage.io/spec/facets/1-0-0"
 

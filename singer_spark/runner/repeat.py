@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from queue import SimpleQueue
 from typing import Any
 
+from singer_spark.bookmark import is_unfinished
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.files import StateFiles
@@ -13,8 +14,6 @@ from singer_spark.runner.options import RunOptions
 from singer_spark.runner.progress import Display
 from singer_spark.runner.run import RunResult, run_pipeline
 from singer_spark.runner.supervisor import Events, caught_signals, refuse_to_go_on
-
-UNFINISHED = ("full_table", "progress_markers")  # what a bookmark holds in the middle of a load
 
 
 def run_until_complete(
@@ -49,7 +48,7 @@ def is_left(record: Mapping[str, Any], limit: int | None) -> bool:
     if before == after:
         return False
     moved = {stream for stream, bookmark in after.items() if bookmark != before.get(stream)}
-    if limit is None or any(_is_unfinished(after[stream]) for stream in moved):
+    if limit is None or any(is_unfinished(after[stream]) for stream in moved):
         return bool(moved)
     # Our own tap tells; of others the records are counted, which may be fewer than they have read.
     reached = {
@@ -58,10 +57,6 @@ def is_left(record: Mapping[str, Any], limit: int | None) -> bool:
         if facts.get("limited") or _rows(facts) >= limit
     }
     return any(after[stream] for stream in moved & reached)
-
-
-def _is_unfinished(bookmark: Any) -> bool:
-    return isinstance(bookmark, Mapping) and any(bookmark.get(marker) for marker in UNFINISHED)
 
 
 def _bookmarks(record: Mapping[str, Any], key: str) -> Mapping[str, Any]:

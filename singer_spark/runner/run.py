@@ -24,11 +24,11 @@ from singer_spark.runner.options import RunOptions
 from singer_spark.runner.process import tell_error
 from singer_spark.runner.progress import Display, PlainDisplay
 from singer_spark.runner.record import RunRecord
-from singer_spark.runner.secrets import mask
 from singer_spark.runner.start import Start, choose_start
 from singer_spark.runner.supervisor import Children, Events, caught_signals
 from singer_spark.runner.transfer import Transfer
 from singer_spark.runner.versions import version_of
+from singer_spark.secrets import mask
 from singer_spark.state.holder import new_run_id
 
 EMPTY_STATE = (

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from singer_spark.bookmark import PROGRESS_MARKERS
 from singer_spark.errors import StateError
 from singer_spark.state.base import PipelineState, StateStore
 from singer_spark.state.lock import locked
@@ -43,7 +44,7 @@ def move_bookmark(watermark: Mapping[str, Any], stream: str, value: str) -> dict
             "file. Nothing was changed"
         )
     # What a run had begun from the old point is of no use from the new one.
-    kept = {key: one for key, one in bookmark.items() if key != "progress_markers"}
+    kept = {key: one for key, one in bookmark.items() if key != PROGRESS_MARKERS}
     moved = _like(bookmark["replication_key_value"], value, stream)
     return {**watermark, "bookmarks": {**known, stream: {**kept, "replication_key_value": moved}}}
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from singer_spark.errors import DataError, SettingsError, SingerSparkError, SourceError
+from singer_spark.secrets import mask
 from singer_spark.typemap import to_json_schema
 from tap_spark_source.key import Key, Range, mark_text
 from tap_spark_source.plan import ReadPlan
@@ -117,8 +118,9 @@ def source_errors(settings: Settings, what: str) -> Iterator[None]:
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark", "py4j")):
             raise
-        reason = masked(_reason(error), settings.password)
-        raise _translated(reason, f"{what} ({masked(settings.url, settings.password)})") from error
+        login = {"password": settings.password}
+        reason = mask(_reason(error), login)
+        raise _translated(reason, f"{what} ({mask(settings.url, login)})") from error
 
 
 def _translated(reason: str, where: str) -> SingerSparkError:
@@ -159,11 +161,3 @@ def _reason(error: BaseException) -> str:
             return f"{text.strip()} [{kind}]" if "NotFound" in kind else text.strip()
     first = [text.partition("JVM stacktrace:")[0].strip() for text in texts]
     return " ".join(next((text for text in reversed(first) if text), "no reason given").split())
-
-
-def masked(text: str, *secrets: str | None) -> str:
-    """Hide passwords, as given and as URLs carry them."""
-    for secret in filter(None, secrets):
-        text = text.replace(secret, "***")
-    text = re.sub(r"(?i)(password|pwd|secret|token|key)=[^&;\s]+", r"\1=***", text)
-    return re.sub(r"//[^/@\s]+@", "//***@", text)

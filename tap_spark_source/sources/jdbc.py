@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from singer_spark.errors import SourceError
 from singer_spark.names import quote
+from singer_spark.secrets import mask
 from tap_spark_source.key import Key
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings
@@ -21,7 +22,6 @@ from tap_spark_source.sources.base import (
     Source,
     describe_column,
     mark_texts,
-    masked,
     source_errors,
 )
 from tap_spark_source.sources.derby import Derby
@@ -74,7 +74,7 @@ class JdbcSource(Source):
         labels = [table.label for table in found]
         if missing := [name for name in patterns if is_name(name) and name not in labels]:
             raise SourceError(
-                f"no table {', '.join(missing)} in {masked(self._settings.url)} that the user may "
+                f"no table {', '.join(missing)} in {mask(self._settings.url)} that the user may "
                 "read; correct tables (schema.table), or grant access"
             )
         return found

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from singer_spark.bookmark import DELTA_SNAPSHOT
 from singer_spark.errors import SettingsError, SourceError, StateError
 from singer_spark.names import quote
 from singer_spark.session import SPARK_ERRORS
@@ -24,7 +25,7 @@ from tap_spark_source.ways.piece import Piece
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-VERSION, TABLE, SNAPSHOT = "delta_version", "delta_table", "delta_snapshot"
+VERSION, TABLE = "delta_version", "delta_table"
 _IMAGE = "_change_type in ('insert', 'update_postimage')"
 _AFRESH = "remove the stream's bookmark from the state, and it is read in full again"
 
@@ -49,10 +50,10 @@ def pieces(source: FrameSource, plan: ReadPlan) -> Iterator[Piece]:
 
 def _first_read(source: FrameSource, plan: ReadPlan, log: _Log) -> Iterator[Piece]:
     """Yield the slices of the table, all at the version of the first one."""
-    marker, version = plan.bookmark.get(SNAPSHOT), log.version
+    marker, version = plan.bookmark.get(DELTA_SNAPSHOT), log.version
     if marker is not None:
         found = marker.get("version") if isinstance(marker, Mapping) else None
-        version = _checked(plan, log, SNAPSHOT, found)
+        version = _checked(plan, log, DELTA_SNAPSHOT, found)
     try:
         source.pin(plan.table, version)
     except SPARK_ERRORS as error:
@@ -60,7 +61,7 @@ def _first_read(source: FrameSource, plan: ReadPlan, log: _Log) -> Iterator[Piec
             f"{plan.table.stream}: version {version} of {plan.table.label}, at which its first "
             f"read began, is no longer there; {_AFRESH}"
         ) from error
-    for piece in full_table.pieces(source, plan, version=version, resume=SNAPSHOT):
+    for piece in full_table.pieces(source, plan, version=version, resume=DELTA_SNAPSHOT):
         known = {**piece.bookmark, TABLE: log.table}
         bookmark = {**known, VERSION: version} if piece.is_last else known
         yield replace(piece, bookmark=bookmark, version=None)
@@ -87,7 +88,7 @@ def span(source: FrameSource, plan: ReadPlan) -> tuple[int | None, int, int]:
     log = _look(source, plan, source.sql_name(plan.table))
     start = plan.bookmark.get(VERSION)
     if start is None:
-        rest = full_table.rest_of(source, plan, SNAPSHOT)
+        rest = full_table.rest_of(source, plan, DELTA_SNAPSHOT)
         rows = source.count(plan, Slice(ranges=(rest,), with_nulls=rest.low is None))
         return None, log.version, rows
     start = _checked(plan, log, VERSION, start)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from singer_spark.bookmark import FULL_TABLE
 from singer_spark.errors import StateError
 from singer_spark.report import report
 from tap_spark_source.bookmark import to_mark
@@ -18,11 +19,9 @@ from tap_spark_source.sources import Source
 from tap_spark_source.ways.piece import Piece
 from tap_spark_source.ways.slices import look_ahead, slices
 
-RESUME = "full_table"
-
 
 def pieces(
-    source: Source, plan: ReadPlan, *, version: int, resume: str = RESUME
+    source: Source, plan: ReadPlan, *, version: int, resume: str = FULL_TABLE
 ) -> Iterator[Piece]:
     """Yield the slices of a table, or the table as one piece where it cannot be cut."""
     rest = {name: value for name, value in plan.bookmark.items() if name != resume}
@@ -59,7 +58,7 @@ def _is_small(plan: ReadPlan, resume: str) -> bool:
     return resume not in plan.bookmark and most is not None and most <= limit
 
 
-def rest_of(source: Source, plan: ReadPlan, resume: str = RESUME) -> Range:
+def rest_of(source: Source, plan: ReadPlan, resume: str = FULL_TABLE) -> Range:
     """Return what an interrupted load has left, or everything."""
     marker, key = plan.bookmark.get(resume), plan.key
     if marker is None or key is None:

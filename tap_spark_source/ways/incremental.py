@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from singer_spark.bookmark import FULL_TABLE
 from singer_spark.errors import DataError, SettingsError
 from singer_spark.report import report
 from tap_spark_source.bookmark import is_future, looked_back, to_mark
@@ -14,7 +15,6 @@ from tap_spark_source.key import Edge, Key, Mark, Range, is_empty, is_value
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.slicing import Slice, Survey, is_heap
 from tap_spark_source.sources import Source
-from tap_spark_source.ways.full_table import RESUME
 from tap_spark_source.ways.piece import Piece
 from tap_spark_source.ways.slices import look_ahead, slices
 from tap_spark_source.window import Window, bad_bound
@@ -131,7 +131,7 @@ class OpenWindow:
         self._announce(survey)
         nulls, bookmark = self.takes_nulls, dict(plan.bookmark)
         # What a full read of earlier left half done is no concern of this one.
-        bookmark.pop(RESUME, None)
+        bookmark.pop(FULL_TABLE, None)
         if survey.highest is None:
             frame = source.frame(plan, Slice(ranges=(), with_nulls=True)) if nulls else None
             yield Piece(frame=frame, bookmark=bookmark, is_last=True)
@@ -148,7 +148,7 @@ class OpenWindow:
         """Return the bookmark of one who reads all rows of now in another way."""
         survey = look_ahead(self.source, self.plan, self.key, self.whole, top=self.whole)
         self._announce(survey)
-        bookmark = {name: value for name, value in self.plan.bookmark.items() if name != RESUME}
+        bookmark = {name: value for name, value in self.plan.bookmark.items() if name != FULL_TABLE}
         return self._marked(bookmark, survey.highest) if survey.highest else bookmark
 
     def _marked(self, bookmark: Mapping[str, Any], mark: Mark) -> dict[str, Any]:

@@ -79,10 +79,13 @@ def test_an_unreachable_database_is_named(database):
 
 
 def test_credentials_in_a_url_are_masked(database):
-    url = "jdbc:postgresql://127.0.0.1:1/shop?user=u&password=hunter2"
-    with pytest.raises(SourceError) as caught:
-        discover({"source_url": url})
-    assert "hunter2" not in str(caught.value)
+    for url in (
+        "jdbc:postgresql://127.0.0.1:1/shop?user=u&password=hunter2",
+        "jdbc:postgresql://u:a/b@hunter2@127.0.0.1:1/shop",
+    ):
+        with pytest.raises(SourceError) as caught:
+            discover({"source_url": url})
+        assert "hunter2" not in str(caught.value)
 
 
 def test_a_missing_driver_says_how_to_add_one(spark):

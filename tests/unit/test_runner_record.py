@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from singer_spark.runner import RunOptions
-from singer_spark.runner.secrets import mask
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.runner.versions import version_of
+from singer_spark.secrets import mask
 from singer_spark.state.runs import list_runs
 from tests.support.bench import FOREVER, TAP, TARGET
 
@@ -208,6 +208,7 @@ class TestError:
             ("login 12345678 failed", "login *** failed"),
             ("jdbc:oracle:thin:scott/tiger99@//h:1521/x", "jdbc:oracle:thin:***@//h:1521/x"),
             ("see mysql://u:a/b@c@h/db now", "see mysql://***@h/db now"),
+            ("jdbc:sqlserver://h;password={se;cret};x=1", "jdbc:sqlserver://h;password=***;x=1"),
         ):
             assert mask(text, config) == masked
 

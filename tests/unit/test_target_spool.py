@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from target_spark_delta.checkpoint import Checkpoints, is_resumable, state_of
+from target_spark_delta.checkpoint import Checkpoints, state_of
 from target_spark_delta.spool import Segment, carried_member
 
 
@@ -120,12 +120,3 @@ def test_a_streams_part_of_a_state_is_its_bookmark_or_the_whole():
     assert state_of("a", b'{"x":1}') == {"x": 1}
     assert state_of("a", b"5") == 5
     assert state_of("a", None) is None
-
-
-def test_a_resume_marker_says_that_a_stream_is_not_complete():
-    assert is_resumable({"full_table": {}})
-    assert is_resumable({"progress_markers": {}})
-    assert is_resumable({"partitions": [{"context": {}}, {"progress_markers": {}}]})
-    assert not is_resumable({"partitions": [{"context": {}}]})
-    assert not is_resumable({"replication_key_value": 1})
-    assert not is_resumable(None)

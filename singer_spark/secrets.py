@@ -1,4 +1,4 @@
-"""Secrets of a pipeline, kept out of what is written down about it."""
+"""Secrets, kept out of what is written down: messages, logs and records of runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ SECRET_NAME = re.compile(
 # To the last @ of the word: a password may hold any sign, and too much hidden is no harm.
 USER_INFO = re.compile(r"(?<=://)[^/@:\s]*:\S*(?=@)")
 ORACLE_LOGIN = re.compile(r"(?i)(?<=oracle:)(\w+:)[^/@\s]*/\S*(?=@)")
-QUERY_SECRET = re.compile(r"(?i)(?<=[?&;])((?:pass\w*|pwd|secret\w*|token|\w*key)=)[^&;\s]+")
+QUERY_SECRET = re.compile(
+    r"(?i)(?<=[?&;(,])((?:pass\w*|pwd|secret\w*|token|\w*key)=)(?:\{[^}]*\}|[^&;\s]+)"
+)
 MASKED = "***"
 FOLDERS = ("PWD", "OLDPWD")  # variables of every shell, which hold no password
 SHORTEST = 4  # characters; masking every "a" would tell more than it hides
