@@ -199,8 +199,14 @@ def _number(schema: Mapping[str, Any]) -> T.DataType:
         return T.DoubleType()
     for scale in range(39):
         if abs(step * 10**scale - 1) < 1e-9:
-            return T.DecimalType(38, scale)
+            # As taps declare numbers without limits: no decimal has room for all of them.
+            fits = not any(_is_beyond(schema.get(name), scale) for name in ("minimum", "maximum"))
+            return T.DecimalType(38, scale) if fits else T.StringType()
     return T.DoubleType()
+
+
+def _is_beyond(bound: object, scale: int) -> bool:
+    return isinstance(bound, (int, float)) and abs(bound) > 10 ** (38 - scale)
 
 
 def _singer_decimal(schema: Mapping[str, Any]) -> T.DataType:

@@ -56,3 +56,9 @@ def state_of(stream: str, state: bytes | None) -> object:
     value = json.loads(state)
     bookmarks = value.get("bookmarks") if isinstance(value, dict) else None
     return bookmarks.get(stream) if isinstance(bookmarks, dict) else value
+
+
+def is_syncing(stream: str, state: bytes | None) -> bool:
+    """Say whether a STATE tells that its tap is in the middle of a stream, as older taps do."""
+    value = json.loads(state) if state else None
+    return isinstance(value, dict) and value.get("currently_syncing") == stream

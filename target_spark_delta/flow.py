@@ -15,7 +15,7 @@ from pathlib import Path
 from singer_spark.bookmark import is_unfinished
 from singer_spark.errors import ProtocolError
 from target_spark_delta import upkeep
-from target_spark_delta.checkpoint import Checkpoints, state_of
+from target_spark_delta.checkpoint import Checkpoints, is_syncing, state_of
 from target_spark_delta.commit import Commit
 from target_spark_delta.load import (
     activate_version,
@@ -116,7 +116,8 @@ class Flow:
     def is_complete(self, sink: SparkDeltaSink) -> bool:
         """Say whether a STATE after its last record tells that a stream is complete."""
         state = state_of(sink.source, self._state)
-        return self._state_line > sink.last_line and not is_unfinished(state)
+        is_at_work = is_unfinished(state) or is_syncing(sink.source, self._state)
+        return self._state_line > sink.last_line and not is_at_work
 
     def swap(self, sinks: Iterable[SparkDeltaSink]) -> None:
         """Let the rows of complete streams take their tables' place, and drop those of others."""

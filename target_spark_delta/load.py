@@ -14,7 +14,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from singer_spark.errors import RecordError, SingerSparkError
+from singer_spark.causes import innermost_cause, is_unreachable
+from singer_spark.errors import RecordError, SingerSparkError, TransientError
 from singer_spark.report import report
 from singer_spark.session import SPARK_ERRORS
 from target_spark_delta.alter import Policy, adapt
@@ -239,7 +240,10 @@ def explained(stream: str) -> Iterator[None]:
             raise RecordError(f"stream {stream}, {reason}; fix the data or its schema") from error
         # Java's own exceptions begin with where they were met, and tell the condition later.
         found = re.search(r"\[[A-Z][A-Z_.]+\][^\n]*", str(error))
-        said = (found[0] if found else str(error).splitlines()[0])[:500]
+        cause = innermost_cause(error)
+        said = (found[0] if found else cause)[:500]
+        if is_unreachable(cause):
+            raise TransientError(f"stream {stream}: {cause[:500]}; run again later") from error
         if "NOT_NULL_CONSTRAINT" in said:
             said = f"{said}; fix the data or drop the constraint"
             raise RecordError(f"stream {stream}: {said}") from error

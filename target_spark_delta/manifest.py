@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlparse
 from singer_spark.errors import ProtocolError
 from target_spark_delta.formats import is_checked_as_text
 from target_spark_delta.mapping import StreamMapping
-from target_spark_delta.validation import nullable, required_names
+from target_spark_delta.validation import nullable, required_names, resolved_schema
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Rules:
         return self._never_null(self.keys)
 
     def _never_null(self, names: Sequence[str]) -> list[str]:
-        known = self.schema["properties"]
+        known = resolved_schema(self.schema)["properties"]
         return [one for one in dict.fromkeys(names) if one in known and not nullable(known[one])]
 
     @property

@@ -25,6 +25,16 @@ from target_spark_delta.validation import DELETED_AT, TOO_MANY_DIGITS, InvalidRe
 
 logger = logging.getLogger(__name__)
 
+# What expressions raise on values that they were not made for.
+_MAP_ERRORS = (
+    MapExpressionError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+)
+
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -73,7 +83,7 @@ class StreamMapping:
             return bytes(raw)
         try:
             mapped = self._map.transform(record)
-        except (MapExpressionError, TypeError, ValueError, ArithmeticError, LookupError) as error:
+        except _MAP_ERRORS as error:
             reason = f"its stream map fails: {error}; look at stream_maps"
             raise InvalidRecordError(self.alias, line, reason) from error
         if mapped is None:
@@ -123,6 +133,6 @@ def _maps(
     try:
         mapper = PluginMapper(copy.deepcopy(dict(settings)), logger)
         mapper.register_raw_stream_schema(stream, copy.deepcopy(dict(schema)), keys)
-    except (StreamMapConfigError, MapExpressionError) as error:
+    except (StreamMapConfigError, *_MAP_ERRORS) as error:
         raise SettingsError(f"stream_maps: stream {stream}: {error}") from error
     return mapper.stream_maps[stream]

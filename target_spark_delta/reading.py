@@ -31,6 +31,9 @@ _ERROR = "\0error"
 _PIECE_BYTES = 64 * 2**20
 # The message and the record are two levels more.
 _NESTING = str(MAX_DEPTH + 2)
+_NO_LIMIT = str(2**31 - 1)
+# A line's number, and the reason where it was rejected.
+_HEAD = r'^(\{"#":[0-9]+(?:,"!":"[^"\\]*+(?:\\.[^"\\]*+)*+")?)'
 _ODD_SHAPE = literal(
     "an object or array stands where the schema declares something else, or the other way round, "
     f"or is nested deeper than {MAX_DEPTH} levels"
@@ -211,7 +214,9 @@ def rejected_records(spark: SparkSession, path: str) -> DataFrame:
     """Return record, error and line of the records that were found invalid when they came."""
     lines = _read(spark, path, T.StringType()).where(f"{quote(REJECTED)} is not null")
     return lines.selectExpr(
-        "record", f"{quote(REJECTED)} as error", f"{quote(LINE_NUMBER)} as line"
+        f"coalesce(record, {quote(_CORRUPT)}) as record",
+        f"{quote(REJECTED)} as error",
+        f"{quote(LINE_NUMBER)} as line",
     )
 
 
@@ -223,15 +228,20 @@ def _read(spark: SparkSession, path: str, record: T.DataType) -> DataFrame:
         spark.read.schema(T.StructType(schema))
         .option("columnNameOfCorruptRecord", _CORRUPT)
         .option("lineSep", "\n")
-        .option("maxStringLen", str(2**31 - 1))
+        .option("maxStringLen", _NO_LIMIT)
+        .option("maxNumLen", _NO_LIMIT)
         .option("maxNestingDepth", _NESTING)
         .json(path)
         .toDF(*columns.names)
     )
-    # Of a line that is nested too deeply nothing is read, not even its number.
-    written = f"nullif(regexp_extract({quote(_CORRUPT)}, '^..#.:([0-9]+)', 1), '')"
-    number = f"coalesce({quote(LINE_NUMBER)}, cast({written} as bigint))"
-    return lines.withColumn(LINE_NUMBER, F.expr(number))
+    # Of a line that is nested too deeply nothing is read, not even what was put in front.
+    head = f"regexp_extract({quote(_CORRUPT)}, {literal(_HEAD)}, 1)"
+    told = f"from_json(concat({head}, '}}'), '`#` bigint, `!` string')"
+    read = {
+        name: F.expr(f"coalesce({quote(name)}, {told}.{quote(member)})")
+        for member, name in (("#", LINE_NUMBER), ("!", REJECTED))
+    }
+    return lines.withColumns(read)
 
 
 def wire_schema(record: T.DataType) -> T.StructType:

@@ -38,9 +38,13 @@ def scalar(text: str, datatype: T.DataType) -> str:
     if isinstance(datatype, T.BinaryType):
         return f"if({text} rlike r'{_BASE64}', try_to_binary({text}, 'base64'), null)"
     spellings: dict[type[T.DataType], tuple[str, str]] = {
-        T.DateType: (f"length({text}) = 10 and {_is(text, 5, '-')}", _DATE_ONLY),
+        T.DateType: (
+            f"length({text}) = 10 and {_is(text, 5, '-')} and {_is(text, 8, '-')}",
+            _DATE_ONLY,
+        ),
         T.TimestampType: (
             f"{_is(text, 5, '-')} and {_is(text, 8, '-')} and {_is(text, 14, ':')} "
+            f"and {_is(text, 17, ':')} and {_is_digit(text, 19)} "
             f"and not ({_is(text, 20, '.')} and {_is_digit(text, 27)})",
             _TIMESTAMP,
         ),

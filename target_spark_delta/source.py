@@ -9,6 +9,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from singer_spark.causes import innermost_cause, is_unreachable
 from singer_spark.errors import DataError, RecordError
 from singer_spark.session import SPARK_ERRORS
 from target_spark_delta.batch_columns import as_texts, note_facts, open_files, typed_records
@@ -48,12 +49,14 @@ def open_source(
         return Source(partial(spooled, spark, path), partial(rejected_records, spark, path))
     try:
         return _open_batch(spark, segment, segment.manifest, staging, quarantine=quarantine)
-    except SPARK_ERRORS as error:
-        manifest = segment.manifest
+    except (*SPARK_ERRORS, OSError) as error:
+        reason, manifest = innermost_cause(error), segment.manifest
+        if is_unreachable(reason):
+            raise
         listed = ", ".join(manifest.files[:3]) + (", …" if len(manifest.files) > 3 else "")
         raise DataError(
             f"stream {segment.stream}, line {manifest.line}: BATCH file {listed} cannot be read as "
-            f"{manifest.format}: {str(error).splitlines()[0][:200]}; look at the tap"
+            f"{manifest.format}: {reason[:200]}; look at the tap"
         ) from error
 
 

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from singer_spark.errors import SettingsError
+from singer_spark.errors import SettingsError, TransientError
 from target_spark_delta.manifest import Manifest
 
 # The columns that these members are read into: names that no property has.
@@ -66,6 +66,12 @@ def make_folder(place: str | None, *, prefix: str) -> Path:
         ) from error
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
+
+
+def _no_room(error: OSError) -> TransientError:
+    return TransientError(
+        f"records cannot be spooled to disk: {error.strerror}; free some space, or set temp_dir"
+    )
 
 
 def _refuse(_: bytes) -> object:
@@ -133,7 +139,10 @@ class Segment:
         if line[0] != 0x7B or line[-1] == 0x0D:
             line = line.strip()
         entry = b'{"#":%d,%b%b\n' % (number, extra, line[1:])
-        self._write(entry)
+        try:
+            self._write(entry)
+        except OSError as error:
+            raise _no_room(error) from error
         self.rows += 1
         self.size += len(entry)
 
@@ -156,8 +165,11 @@ class Segment:
     def close(self) -> None:
         """End the file."""
         if self._file is not None:
-            self._file.close()
-            self._file = None
+            file, self._file = self._file, None
+            try:
+                file.close()
+            except OSError as error:
+                raise _no_room(error) from error
             if self in _open_files:
                 _open_files.remove(self)
         self._write = _refuse
@@ -182,9 +194,9 @@ class Segment:
 
     def note_facts(self, names: Sequence[str]) -> None:
         """Sum up the keys, which take memory, in what a merge needs to know of them."""
-        if self.keys is not None:
+        if self.keys:
             self.facts = _facts_of(self.loaded, self.keys, names)
-            self.keys = None
+        self.keys = None
 
     def remove(self) -> None:
         """Delete the file, once its rows are committed."""

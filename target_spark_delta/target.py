@@ -230,7 +230,6 @@ class TargetSparkDelta(SparkPlugin, Target):
         for sink, segment in taken:
             if segment is None:
                 continue
-            self._urls.update(segment.manifest.files if segment.manifest else ())
             if sink.destination.appends:
                 self._flow.hold_batch(sink, segment)
             else:
@@ -275,6 +274,8 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._flow.activate(sink, version)
 
     def _begin(self, segment: Segment) -> None:
+        # Before the engine starts, which needs to know what it is to read.
+        self._urls.update(segment.manifest.files if segment.manifest else ())
         destination = self._sinks[segment.stream].destination
         self._flow.begin(segment, until_swap=destination.overwrites)
 

@@ -28,6 +28,10 @@ DELETED_AT = "_sdc_deleted_at"
 TOO_MANY_DIGITS = "a whole number has too many digits for any column; fix the data"
 _NULL = msgspec.Raw(b"null")
 _NOT_FINITE = {"enum": ["NaN", "Infinity", "-Infinity"]}
+_OLDER_DRAFTS = (
+    "http://json-schema.org/draft-07/schema#",
+    "http://json-schema.org/draft-04/schema#",
+)
 _NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
 _LISTED_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SHAPES: dict[str, type] = {
@@ -69,7 +73,7 @@ class Validator:
         properties = resolved_schema(schema)["properties"]
         self._properties = frozenset((*properties, DELETED_AT))
         self._never_null = tuple(key for key in keys if not nullable(properties[key]))
-        rules = _rules(schema, keys) if full else {"required": list(keys)}
+        rules = _rules(_dated(schema), keys) if full else {"required": list(keys)}
         self._rules = rules
         self._partial_rules = {**rules, "required": list(keys)}
         try:
@@ -195,6 +199,14 @@ def _copied(schema: Any) -> Any:
 def _compiled(rules: Mapping[str, Any]) -> Callable[[Any], bool]:
     compiled = jsonschema_rs.validator_for(dict(rules), validate_formats=True, formats=CHECKS)
     return compiled.is_valid
+
+
+def _dated(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Name the draft that a JSON Schema is written in, where it is an older one and does not."""
+    if "$schema" in schema:
+        return schema
+    older = ({**schema, "$schema": draft} for draft in _OLDER_DRAFTS)
+    return next(filter(jsonschema_rs.meta.is_valid, [dict(schema), *older]), schema)
 
 
 def _schema_problem(schema: Mapping[str, Any], found: ValueError) -> str:

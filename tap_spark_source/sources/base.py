@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from singer_spark.causes import innermost_cause
 from singer_spark.errors import DataError, SettingsError, SingerSparkError, SourceError
 from singer_spark.secrets import mask
 from singer_spark.typemap import to_json_schema
@@ -119,7 +120,7 @@ def source_errors(settings: Settings, what: str) -> Iterator[None]:
         if not type(error).__module__.startswith(("pyspark", "py4j")):
             raise
         login = {"password": settings.password}
-        reason = mask(_reason(error), login)
+        reason = mask(innermost_cause(error), login)
         raise _translated(reason, f"{what} ({mask(settings.url, login)})") from error
 
 
@@ -146,18 +147,3 @@ def _translated(reason: str, where: str) -> SingerSparkError:
             "stream's bookmark from the state, and it is read from its first event"
         )
     return SourceError(f"cannot read {where}: {reason}; check that it is there and may be read")
-
-
-def _reason(error: BaseException) -> str:
-    """Return the message of the innermost cause, which names the actual trouble."""
-    texts = [str(error)]
-    cause = getattr(error, "_cause", None) or error.__cause__
-    while cause is not None:
-        texts.append(str(cause))
-        cause = getattr(cause, "_cause", None) or cause.__cause__
-    causes = re.findall(r"^(?:Caused by|): ([\w.$]+): *(.*)$", "\n".join(texts), re.MULTILINE)
-    for kind, text in reversed(causes):
-        if text.strip():
-            return f"{text.strip()} [{kind}]" if "NotFound" in kind else text.strip()
-    first = [text.partition("JVM stacktrace:")[0].strip() for text in texts]
-    return " ".join(next((text for text in reversed(first) if text), "no reason given").split())

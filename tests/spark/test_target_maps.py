@@ -104,6 +104,8 @@ def test_a_map_that_fails_on_a_record_is_told_or_sets_it_aside(lake):
         lake.load(*messages, **maps)
     lake.load(*messages, **maps, on_invalid_record="quarantine")
     assert [row["a"] for row in lake.rows("items")] == ["xy"]
+    with pytest.raises(RecordError, match="line 2: its stream map fails"):
+        lake.load(*messages, stream_maps={"items": {"a": "md5(a)"}})
     (aside,) = lake.rows("_quarantine/items", order="line")
     assert aside["record"] == '{"id": 1, "a": null}'
 

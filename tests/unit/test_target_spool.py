@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from target_spark_delta.checkpoint import Checkpoints, state_of
+from singer_spark.errors import TransientError
+from target_spark_delta.checkpoint import Checkpoints, is_syncing, state_of
 from target_spark_delta.spool import Segment, carried_member
 
 
@@ -120,3 +123,27 @@ def test_a_streams_part_of_a_state_is_its_bookmark_or_the_whole():
     assert state_of("a", b'{"x":1}') == {"x": 1}
     assert state_of("a", b"5") == 5
     assert state_of("a", None) is None
+
+
+def test_a_stream_that_its_tap_is_syncing_is_not_complete():
+    state = b'{"currently_syncing": "a", "bookmarks": {"a": {"last_pk_fetched": 5}}}'
+    assert is_syncing("a", state)
+    assert not is_syncing("b", state)
+    assert not is_syncing("a", b'{"currently_syncing": null}')
+    assert not is_syncing("a", b"5")
+    assert not is_syncing("a", None)
+
+
+def test_a_batch_of_rejected_records_alone_has_no_facts_of_keys(tmp_path):
+    segment = Segment.open(tmp_path, "s")
+    segment.keys = set()
+    segment.note_facts(["a", "b"])
+    assert segment.facts is None
+
+
+def test_a_full_disk_is_one_line(tmp_path):
+    segment = Segment.open(tmp_path, "s")
+    segment.path = Path("/dev/full")
+    segment.append(b"{}", 1)
+    with pytest.raises(TransientError, match="No space left on device; free some space"):
+        segment.close()

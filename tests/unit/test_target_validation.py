@@ -151,3 +151,15 @@ def test_of_several_alternatives_a_text_needs_to_be_one():
 )
 def test_whether_a_schema_states_types_alone(schema, expected):
     assert has_only_types(schema) is expected
+
+
+def test_older_drafts_are_understood_where_a_schema_names_none():
+    # As taps made for PostgreSQL declare NUMERIC, by draft 4, and a tuple, by draft 7.
+    below = {"type": "number", "maximum": 10, "exclusiveMaximum": True}
+    pair = {"type": "array", "items": [{"type": "integer"}, {"type": "string"}]}
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}, "n": below, "p": pair}}
+    validator = Validator("s", schema, ["id"], full=True)
+    check(validator, {"id": 1, "n": 9.5, "p": [1, "a"]})
+    for record in ({"id": 1, "n": 10}, {"id": 1, "p": ["a", "a"]}):
+        with pytest.raises(InvalidRecordError, match=r"n breaks the rule maximum|p\[0\] breaks"):
+            check(validator, record)

@@ -30,6 +30,8 @@ from singer_spark.typemap import to_json_schema, to_spark_type
             "decimal(20,5)",
         ),
         ({"type": "string", "format": "singer.decimal"}, "string"),
+        ({"type": "number", "multipleOf": 1e-38, "minimum": -1e62, "maximum": 1e62}, "string"),
+        ({"type": "number", "multipleOf": 1e-38, "maximum": 1}, "decimal(38,38)"),
         ({"type": "string", "format": "date-time"}, "timestamp"),
         ({"type": "string", "format": "date"}, "date"),
         ({"type": "string", "format": "time"}, "string"),
