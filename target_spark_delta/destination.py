@@ -48,6 +48,12 @@ class Destination:
         return self.method == "overwrite"
 
     @property
+    def replaces_parts(self) -> bool:
+        """Say whether the first records of a run empty the parts of the table that they are in."""
+        by_range = self.method == "delete-insert" and self.options.range_column is not None
+        return self.method == "partition-overwrite" or by_range
+
+    @property
     def keeps_history(self) -> bool:
         """Say whether every version of a row is kept."""
         return self.method == "scd2"

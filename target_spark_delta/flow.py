@@ -7,7 +7,7 @@ import os
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from singer_spark.errors import ProtocolError
 from target_spark_delta import upkeep
 from target_spark_delta.checkpoint import Checkpoints, is_syncing, state_of
 from target_spark_delta.commit import Commit
+from target_spark_delta.destination import Destination
 from target_spark_delta.load import (
     activate_version,
     drop_spooled,
@@ -46,6 +47,7 @@ class Flow:
     def __init__(self, settings: Settings, loader: Loader) -> None:
         self.batches: Counter[str] = Counter()
         self.quarantined = 0
+        self.has_all_input = False
         self._settings = settings
         self._loader = loader
         self._pipeline = os.environ.get("SINGER_SPARK_PIPELINE")
@@ -53,7 +55,7 @@ class Flow:
         self._segments: dict[int, Segment] = {}
         self._files: dict[int, list[Manifest]] = {}
         self._held_batches: dict[SparkDeltaSink, list[Segment]] = {}
-        self._swaps: dict[str, int] = {}
+        self._ends: dict[str, int] = {}
         self._checkpoints = Checkpoints()
         self._state: bytes | None = None
         self._state_line = 0
@@ -65,10 +67,15 @@ class Flow:
         self._submit_held_batches(before)
         self._release()
 
-    def begin(self, segment: Segment, *, until_swap: bool) -> None:
-        """Note that a segment has records; with `until_swap` its stream is pending to its end."""
+    def begin(self, segment: Segment, destination: Destination) -> None:
+        """Note that a segment has records, with which its stream may become pending to its end."""
         self._checkpoints.begin(segment.id)
-        visible_with = self._hold_back(segment.stream) if until_swap else segment.id
+        visible_with = segment.id
+        if destination.overwrites:
+            visible_with = self._hold_back(segment.stream)
+        elif destination.replaces_parts:
+            # A run that goes on from a STATE would empty the same parts again.
+            self._hold_back(segment.stream)
         if segment.manifest:
             self._files.setdefault(visible_with, []).append(segment.manifest)
         self._loader.warm_up()
@@ -119,7 +126,28 @@ class Flow:
         is_at_work = is_unfinished(state) or is_syncing(sink.source, self._state)
         return self._state_line > sink.last_line and not is_at_work
 
-    def swap(self, sinks: Iterable[SparkDeltaSink]) -> None:
+    def _is_confirmed(self, sink: SparkDeltaSink) -> bool:
+        """Say whether an ACTIVATE_VERSION or a STATE tells that a stream is complete."""
+        return sink.activated_line > sink.last_line or self.is_complete(sink)
+
+    def end_streams(self, sinks: Collection[SparkDeltaSink]) -> None:
+        """Do what waited for the end of streams, and release what was held back until then."""
+        for sink in sinks:
+            stream = sink.destination.stream
+            if not sink.destination.replaces_parts or stream not in self._ends:
+                continue
+            if self._is_confirmed(sink):
+                self._checkpoints.commit(self._ends[stream])
+            elif self._state is not None:
+                logger.warning(
+                    "Stream %s: no STATE since its first record is released, because nothing says "
+                    "that the stream is complete; the next run loads it again",
+                    stream,
+                )
+        self._release()
+        self._swap(sinks)
+
+    def _swap(self, sinks: Iterable[SparkDeltaSink]) -> None:
         """Let the rows of complete streams take their tables' place, and drop those of others."""
         unfinished = []
         for sink in sinks:
@@ -127,7 +155,7 @@ class Flow:
                 continue
             stream, work = sink.destination.stream, sink.work
             number = self._hold_back(stream)
-            if sink.activated_line > sink.last_line or self.is_complete(sink):
+            if self._is_confirmed(sink):
                 commit = self._commit(sink, self._state)
                 self._loader.submit(stream, number, partial(swap_in, work=work, commit=commit))
             else:
@@ -187,14 +215,17 @@ class Flow:
         self._loader.submit(stream, number, job)
 
     def _hold_back(self, stream: str) -> int:
-        """Hold back every STATE from now on until the stream's rows are swapped in."""
-        if stream not in self._swaps:
-            self._swaps[stream] = _new_id(stream)
-            self._checkpoints.begin(self._swaps[stream])
-        return self._swaps[stream]
+        """Hold back every STATE from now on until the stream's end."""
+        if stream not in self._ends:
+            self._ends[stream] = _new_id(stream)
+            self._checkpoints.begin(self._ends[stream])
+        return self._ends[stream]
 
     def _commit(self, sink: SparkDeltaSink, state: bytes | None) -> Commit:
         stream = sink.destination.stream
+        is_last = self.has_all_input and self._is_confirmed(sink)
+        if sink.destination.replaces_parts and not is_last:
+            state = None
         return Commit(
             pipeline=self._pipeline,
             run_id=self._run_id,

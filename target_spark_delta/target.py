@@ -239,13 +239,14 @@ class TargetSparkDelta(SparkPlugin, Target):
     @override
     def process_endofpipe(self) -> None:
         """Commit what is left, and release the last STATE."""
+        self._flow.has_all_input = True
         self._flow.submit_held_batches()
         for sink in self._sinks.values():
             self._flush(sink, at_end=True)
         for stream, version in self._waiting_versions.items():
             self._activate_at_end(self._sinks[stream], version)
         self._flow.drain()
-        self._flow.swap(self._sinks.values())
+        self._flow.end_streams(self._sinks.values())
         self._flow.look_after_tables(self._sinks.values())
         self._flow.drop_spooled(self._sinks.values())
         logger.info(
@@ -276,8 +277,7 @@ class TargetSparkDelta(SparkPlugin, Target):
     def _begin(self, segment: Segment) -> None:
         # Before the engine starts, which needs to know what it is to read.
         self._urls.update(segment.manifest.files if segment.manifest else ())
-        destination = self._sinks[segment.stream].destination
-        self._flow.begin(segment, until_swap=destination.overwrites)
+        self._flow.begin(segment, self._sinks[segment.stream].destination)
 
     def _flush(self, sink: SparkDeltaSink, *, at_end: bool = False) -> bool:
         """Have the open segment of a stream committed, if it may be; return whether it is."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 import logging
 
 import pytest
 
+from singer_spark.errors import ProtocolError
 from target_spark_delta import flow
 from target_spark_delta.declaration import destination_of
 from target_spark_delta.spool import Range
@@ -71,6 +74,40 @@ def files(tmp_path):
 
 def bookmark(value):
     return state({"bookmarks": {"s": value}})
+
+
+PARTS = {"load_method": "partition-overwrite", "partition_by": ["id"]}
+RANGES = {"load_method": "delete-insert", "range_column": "id"}
+
+
+@pytest.mark.parametrize("options", [PARTS, RANGES])
+def test_a_run_that_replaces_parts_releases_no_state_before_its_end(load, capsys, options):
+    def released(*messages):
+        begun = KEYED, bookmark("A"), record("s", {"id": 1}), bookmark("B"), record("s", {"id": 2})
+        with contextlib.suppress(ProtocolError):
+            load(*begun, *messages, stream_options={"s": options}, batch_size_rows=1)
+        lines = capsys.readouterr().out.splitlines()
+        return [json.loads(line)["bookmarks"]["s"] for line in lines]
+
+    assert released({"type": "STATE"}) == ["A"], "the run fails; from B on it would replace again"
+    assert released() == ["A"], "not complete"
+    assert released(bookmark({"full_table": {}})) == ["A"], "to be resumed"
+    assert released(bookmark("C")) == ["A", "C"]
+    assert released(activate("s", 1)) == ["A", "B"]
+
+
+def test_a_commit_that_replaces_a_part_carries_no_state_unless_it_is_the_last(load):
+    options = {"stream_options": {"s": PARTS}}
+    first, last = [record("s", {"id": n}) for n in range(1, 4)], record("s", {"id": 4})
+    messages = KEYED, *first, bookmark("B"), last, bookmark("C")
+    assert load(*messages, batch_size_rows=3, **options).commits == [(3, None), (1, "C")]
+    assert load(*messages[:-1], batch_size_rows=3, **options).commits == [(3, None), (1, None)]
+
+
+def test_delete_insert_by_key_releases_a_state_as_soon_as_it_is_true(load, capsys):
+    options = {"stream_options": {"s": {"load_method": "delete-insert"}}}
+    load(KEYED, record("s", {"id": 1}), bookmark("B"), record("s", {"id": 2}), **options)
+    assert '"B"' in capsys.readouterr().out
 
 
 def test_of_appended_files_only_the_last_commit_carries_their_state(load, files):
