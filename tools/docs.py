@@ -37,6 +37,7 @@ JSON_SCHEMAS: list[dict[str, Any]] = [
     {"type": "integer", "maximum": 2**64},
     {"type": "number"},
     {"type": "number", "multipleOf": 0.01},
+    {"type": "number", "multipleOf": 1e-38, "minimum": -1e62, "maximum": 1e62},
     {"type": "string"},
     {"type": "string", "format": "date-time"},
     {"type": "string", "format": "date"},

@@ -202,3 +202,14 @@ def test_a_number_of_5000_digits_is_refused_by_a_map_too(load):
     maps = {"stream_maps": {"s": {"more": "id"}}, "on_invalid_record": "quarantine"}
     (segment,) = load(KEYED, line, **maps).segments
     assert (segment.rows, segment.rejected) == (1, 1)
+
+
+def test_the_engine_starts_when_it_is_known_where_the_files_are(load, monkeypatch):
+    def noted(loader):
+        known.append(set(loader._engine.__self__._urls))
+        warm_up(loader)
+
+    known, warm_up = [], flow.Loader.warm_up
+    monkeypatch.setattr(flow.Loader, "warm_up", noted)
+    load(KEYED, batch("s", "s3://there/1.jsonl"), state(1))
+    assert "s3://there/1.jsonl" in known[0]
