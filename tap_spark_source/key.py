@@ -123,6 +123,14 @@ def is_empty(column: Column, start: str, end: str) -> bool:
     return column.is_time and len(start) == len(end) and start >= end
 
 
+def is_same_mark(key: Key, one: Mark, other: Mark) -> bool:
+    """Say whether two marks are of the same value; a number may have several texts."""
+    return all(
+        Decimal(left) == Decimal(right) if part.is_number else left == right
+        for part, left, right in zip(key.parts, one, other, strict=True)
+    )
+
+
 def _is_number(value: Any) -> bool:
     try:
         return Decimal(str(value)).is_finite()

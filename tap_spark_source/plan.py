@@ -115,7 +115,7 @@ def plan_read(
         method=replication.method,
         new_files=replication.method == INCREMENTAL and bool(options.get("new_files")),
         lookback=options.get("lookback", settings.lookback) or 0,
-        snapshot=plan_snapshot(table.stream, options, settings.snapshot_path),
+        snapshot=plan_snapshot(table, settings, key_properties=key_properties),
         singer_decimal=settings.singer_decimal,
     )
 

@@ -7,24 +7,37 @@ one piece, then a STATE, then the next, so that an interrupted run goes on where
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from tap_spark_source.declaration import LOG_BASED
+from singer_spark import bookmark
+from tap_spark_source.declaration import FULL_TABLE, LOG_BASED
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.sources import FileSource, FrameSource, KafkaSource, Source
 from tap_spark_source.ways import delta_log, full_table, incremental, kafka_log, new_files, snapshot
 from tap_spark_source.ways.piece import Piece
 
-__all__ = ["Piece", "pieces"]
+__all__ = ["Piece", "pieces", "without_stale_markers"]
 
 
 def pieces(source: Source, plan: ReadPlan, *, version: int) -> Iterator[Piece]:
     """Read a stream in the way that its plan asks for."""
+    # A range that is read again says nothing of the rows outside it, and leaves the state alone.
+    if plan.window is not None and plan.window.is_fixed:
+        return _regular(source, plan, version)
+    plan = without_stale_markers(plan)
     found = _regular(source, plan, version)
-    # A range that is read again says nothing of the rows outside it.
-    is_range = plan.window is not None and plan.window.is_fixed
-    if plan.snapshot is None or is_range:
-        return found
-    return snapshot.pieces(source, plan, plan.snapshot, found)
+    return found if plan.snapshot is None else snapshot.pieces(source, plan, plan.snapshot, found)
+
+
+def without_stale_markers(plan: ReadPlan) -> ReadPlan:
+    """Forget what a read of another way left half done, and this one will never finish."""
+    compares_rows = plan.snapshot is not None and plan.snapshot.mode == "rows"
+    is_full = plan.method == FULL_TABLE and plan.window is None and not compares_rows
+    stale = set() if is_full else {bookmark.FULL_TABLE}
+    if plan.method != LOG_BASED:
+        stale.add(bookmark.DELTA_SNAPSHOT)
+    kept = {name: value for name, value in plan.bookmark.items() if name not in stale}
+    return replace(plan, bookmark=kept)
 
 
 def _regular(source: Source, plan: ReadPlan, version: int) -> Iterator[Piece]:

@@ -2,8 +2,8 @@
 
 The bookmark is the version that was read last, and the table's own id, so that a table that was
 made anew under the same name is noticed. While the first read is in slices, the bookmark holds
-`delta_snapshot: {version, key}` instead, so that an interrupted one goes on behind that key, at the
-same version.
+`delta_snapshot: {version, key, key_columns}` instead, so that an interrupted one goes on behind
+that key, at the same version.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def pieces(source: FrameSource, plan: ReadPlan) -> Iterator[Piece]:
 def _first_read(source: FrameSource, plan: ReadPlan, log: _Log) -> Iterator[Piece]:
     """Yield the slices of the table, all at the version of the first one."""
     marker, version = plan.bookmark.get(DELTA_SNAPSHOT), log.version
-    if marker is not None:
+    if marker is not None and (plan.key is None or full_table.goes_on(plan, DELTA_SNAPSHOT)):
         found = marker.get("version") if isinstance(marker, Mapping) else None
         version = _checked(plan, log, DELTA_SNAPSHOT, found)
     try:

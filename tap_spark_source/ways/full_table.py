@@ -1,23 +1,28 @@
 """FULL_TABLE: the whole table, along its primary key where it has one.
 
-Between slices the bookmark holds `full_table: {version, key}`, so that an interrupted load goes on
-behind that key, under the same version.
+Between slices the bookmark holds `full_table: {version, key, key_columns}`, so that an interrupted
+load goes on behind that key, under the same version. Where the table is cut along other columns
+meanwhile, it begins anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from singer_spark.bookmark import FULL_TABLE
 from singer_spark.errors import StateError
 from singer_spark.report import report
 from tap_spark_source.bookmark import to_mark
-from tap_spark_source.key import Range
+from tap_spark_source.key import Key, Mark, Range
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.sources import Source
 from tap_spark_source.ways.piece import Piece
 from tap_spark_source.ways.slices import look_ahead, slices
+
+logger = logging.getLogger("tap-spark-source")
 
 
 def pieces(
@@ -33,17 +38,49 @@ def pieces(
     whole = rest_of(source, plan, resume)
     if whole.low is not None:
         version = int(plan.bookmark[resume]["version"])
+    elif plan.bookmark.get(resume) is not None:
+        _tell_restart(plan, key, resume)
     survey = look_ahead(source, plan, key, whole)
     nulls = key.is_nullable and whole.low is None
     for part in slices(source, plan, key, whole, survey=survey):
         piece, nulls = replace(part.piece, with_nulls=nulls), False
-        marker = {resume: {"version": version, "key": key.to_json(part.end)}} if part.end else {}
         yield Piece(
             frame=source.frame(plan, piece) if piece.ranges or piece.with_nulls else None,
-            bookmark={**rest, **marker},
+            bookmark={**rest, resume: _marker(key, part.end, version)} if part.end else rest,
             version=version,
             is_last=not part.end,
         )
+
+
+def _marker(key: Key, end: Mark, version: int) -> dict[str, Any]:
+    """Return what tells the next run where to go on, and along which columns."""
+    return {"version": version, "key": key.to_json(end), "key_columns": _names(key)}
+
+
+def _names(key: Key) -> list[str]:
+    return [part.name for part in key.parts]
+
+
+def _tell_restart(plan: ReadPlan, key: Key, resume: str) -> None:
+    logger.warning(
+        "%s: an interrupted load was cut along %s, and the table is now cut along %s; it begins "
+        "anew",
+        plan.table.stream,
+        plan.bookmark[resume]["key_columns"],
+        _names(key),
+    )
+
+
+def goes_on(plan: ReadPlan, resume: str = FULL_TABLE) -> bool:
+    """Say whether an interrupted load can go on: not where the table is cut along other columns.
+
+    Markers of earlier releases do not name them.
+    """
+    marker, key = plan.bookmark.get(resume), plan.key
+    if marker is None or key is None:
+        return False
+    names = marker.get("key_columns") if isinstance(marker, Mapping) else None
+    return names is None or names == _names(key)
 
 
 def _announce(plan: ReadPlan) -> None:
@@ -60,8 +97,9 @@ def _is_small(plan: ReadPlan, resume: str) -> bool:
 
 def rest_of(source: Source, plan: ReadPlan, resume: str = FULL_TABLE) -> Range:
     """Return what an interrupted load has left, or everything."""
-    marker, key = plan.bookmark.get(resume), plan.key
-    if marker is None or key is None:
+    marker: Any = plan.bookmark.get(resume)
+    key = plan.key
+    if key is None or not goes_on(plan, resume):
         return Range()
     try:
         int(marker["version"])

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from singer_spark.bookmark import FULL_TABLE
 from singer_spark.errors import DataError, SettingsError
 from singer_spark.report import report
 from tap_spark_source.bookmark import is_future, looked_back, to_mark
-from tap_spark_source.key import Edge, Key, Mark, Range, is_empty, is_value
+from tap_spark_source.key import Edge, Key, Mark, Range, is_empty, is_same_mark, is_value
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.slicing import Slice, Survey, is_heap
 from tap_spark_source.sources import Source
@@ -124,32 +123,66 @@ class OpenWindow:
 
     def above(self) -> Iterator[Piece]:
         """Yield the slices from the bookmark on, pinned below the highest key of now."""
-        source, plan, whole, start = self.source, self.plan, self.whole, self.start
-        # Rows at the bookmark itself do not count, or many of them would stop every run there.
-        counted = whole.beyond(start) if start and self.window.from_bookmark else whole
-        survey = look_ahead(source, plan, self.key, counted, top=whole)
-        self._announce(survey)
+        source, plan, key = self.source, self.plan, self.key
+        survey = self._look_ahead()
         nulls, bookmark = self.takes_nulls, dict(plan.bookmark)
-        # What a full read of earlier left half done is no concern of this one.
-        bookmark.pop(FULL_TABLE, None)
         if survey.highest is None:
             frame = source.frame(plan, Slice(ranges=(), with_nulls=True)) if nulls else None
             yield Piece(frame=frame, bookmark=bookmark, is_last=True)
             return
-        for part in slices(source, plan, self.key, whole.up_to(survey.highest), survey=survey):
+        whole, last = self.whole.up_to(survey.highest), self._highest(survey)
+        stop = self._stop_in_heap(survey)
+        if stop:
+            whole, last, plan = self._unread.up_to(stop), stop, replace(plan, max_rows=None)
+            survey = look_ahead(source, plan, key, whole)
+        for part in slices(source, plan, key, whole, survey=survey):
             yield Piece(
                 frame=source.frame(plan, replace(part.piece, with_nulls=nulls)),
-                bookmark=self._marked(bookmark, part.end or survey.highest),
-                is_last=not part.end,
+                bookmark=self._marked(bookmark, part.end or last),
+                is_last=not part.end and not stop,
             )
             nulls = False
 
     def passed(self) -> dict[str, Any]:
         """Return the bookmark of one who reads all rows of now in another way."""
-        survey = look_ahead(self.source, self.plan, self.key, self.whole, top=self.whole)
+        survey, bookmark = self._look_ahead(), dict(self.plan.bookmark)
+        return self._marked(bookmark, self._highest(survey)) if survey.highest else bookmark
+
+    @property
+    def _unread(self) -> Range:
+        """Return what no run has read yet: the rows at the bookmark itself are known."""
+        is_begun = self.start and self.window.from_bookmark
+        return self.whole.beyond(self.start) if self.start and is_begun else self.whole
+
+    def _look_ahead(self) -> Survey:
+        # Rows at the bookmark itself do not count, or many of them would stop every run there.
+        whole = self.whole
+        survey = look_ahead(self.source, self.plan, self.key, self._unread, top=whole)
         self._announce(survey)
-        bookmark = {name: value for name, value in self.plan.bookmark.items() if name != FULL_TABLE}
-        return self._marked(bookmark, survey.highest) if survey.highest else bookmark
+        return survey
+
+    def _highest(self, survey: Survey) -> Mark:
+        """Return the highest key, or the bookmark where nothing lies beyond it any more."""
+        highest = survey.highest or ()
+        if not (self.start and self.window.from_bookmark) or survey.lowest:
+            return highest
+        return self.start
+
+    def _stop_in_heap(self, survey: Survey) -> Mark | None:
+        """Return where a limited run ends, if that is among the rows of the bookmark's first part.
+
+        They are read again by the run that comes beyond them, and until then each run goes on
+        behind the one before: or all of them would read the same rows again and again.
+        """
+        start, plan, limit = self.start, self.plan, self.plan.max_rows
+        if limit is None or len(self.key.parts) == 1 or not (start and self.window.from_bookmark):
+            return None
+        stop = survey.mark_at(min(limit, plan.slice_rows))
+        if stop and stop[0] == start[0] and plan.slice_rows < limit:
+            far = replace(plan, slice_rows=limit)
+            stop = look_ahead(self.source, far, self.key, self._unread).mark_at(limit)
+        is_inside = stop and stop[0] == start[0] and stop != survey.highest
+        return stop if is_inside else None
 
     def _marked(self, bookmark: Mapping[str, Any], mark: Mark) -> dict[str, Any]:
         for part, text in zip(self.key.parts, mark, strict=True):
@@ -178,8 +211,9 @@ class OpenWindow:
         expected = max(rows, plan.table.rows or 0) if is_all else rows
         if expected > 1:
             report("expected", self.stream, rows=expected)
+        if survey.highest is None or not survey.lowest:
+            self._warn_if_ahead(survey.highest)
         if survey.highest is None:
-            self._warn_if_ahead()
             return
         first, highest = self.key.parts[0], survey.highest[0]
         if first.is_time and is_future(self.source.spark, first, highest):
@@ -201,12 +235,15 @@ class OpenWindow:
                 first.name,
             )
 
-    def _warn_if_ahead(self) -> None:
+    def _warn_if_ahead(self, highest: Mark | None) -> None:
         """Say that the source ends below the bookmark, which stays."""
         if not (self.start and self.window.from_bookmark):
             return
-        beyond = Range().beyond(self.start)
-        highest = look_ahead(self.source, self.plan, self.key, beyond, top=Range()).highest
+        if highest is None:
+            beyond = Range().beyond(self.start)
+            highest = look_ahead(self.source, self.plan, self.key, beyond, top=Range()).highest
+        elif len(self.key.parts) == 1 or is_same_mark(self.key, highest, self.start):
+            return
         if highest:
             logger.warning(
                 "%s: the bookmark %s is ahead of the source, whose highest %s is %s; it stays",

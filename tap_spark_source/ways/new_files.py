@@ -36,7 +36,7 @@ def pieces(source: FileSource, plan: ReadPlan) -> Iterator[Piece]:
         yield Piece(
             frame=source.rows_of(source.wanted_rows_of(plan, some), plan),
             bookmark={**plan.bookmark, FILES: seen},
-            is_last=first + _PIECE_FILES >= len(fresh),
+            is_last=first + len(some) == len(fresh),
         )
 
 
@@ -80,7 +80,10 @@ def _earlier(modified: str, seconds: float) -> str:
     """Return the time so much earlier; times of one form are compared as texts."""
     if not (modified and seconds):
         return modified
-    earlier = datetime.fromisoformat(modified) - timedelta(seconds=seconds)
+    try:
+        earlier = datetime.fromisoformat(modified) - timedelta(seconds=seconds)
+    except OverflowError:
+        return ""
     return earlier.isoformat(timespec="microseconds")
 
 

@@ -11,12 +11,16 @@ comparison are kept there too, or nobody would know of a row that came and went 
 The bookmark names the version that was really emitted. Of a later one, which a failed run left,
 nobody knows how much has arrived: so a row is unchanged only where all versions from the bookmark's
 on agree with it and nobody told it in between, and every key of theirs that is gone is a deletion.
+
+With each version is kept of which source it is and how its keys are written. Where they are written
+otherwise now, nothing tells old and new keys apart from gone and new rows: the comparison begins
+anew, and tells no deletion.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import reduce
@@ -29,7 +33,14 @@ from tap_spark_source.plan import DELETED_AT, ReadPlan
 from tap_spark_source.sources import FrameSource, Source
 from tap_spark_source.ways import full_table, incremental
 from tap_spark_source.ways.piece import Piece
-from tap_spark_source.ways.snapshot_store import BOOKMARK, Store, folder_name
+from tap_spark_source.ways.snapshot_store import (
+    BOOKMARK,
+    Base,
+    Kept,
+    Store,
+    base_of,
+    folder_name,
+)
 from tap_spark_source.wire import record_json
 
 if TYPE_CHECKING:
@@ -52,7 +63,8 @@ def pieces(
     seen = _seen(plan)
     now = _moment_after(seen)
     is_due = seen is None or now - _time_of(seen) >= timedelta(seconds=snapshot.every)
-    store = Store(spark=source.spark, path=f"{snapshot.path}/{folder_name(plan.table.stream)}")
+    path = f"{snapshot.path}/{folder_name(plan.table.stream)}"
+    store = Store(spark=source.spark, path=path, form=snapshot.form)
     bookmark, is_complete = plan.bookmark, True
     if snapshot.mode == "rows" and (is_due or not plan.window):
         if not is_due:
@@ -61,14 +73,15 @@ def pieces(
             return
         bookmark, regular = _passed(source, plan), iter(())
     store.prepare()
+    kept, run = store.kept(plan.table.stream), now.strftime(_STAMP)
     for piece in regular:
         bookmark, is_complete = piece.bookmark, piece.is_last
-        yield from _noted(piece, plan, store, now.strftime(_STAMP))
+        yield from _noted(piece, plan, store, run)
     if is_due:
+        base = _base(plan, store, kept, run)
         # Behind what this run has told, which belongs to what is compared.
-        version = _moment_after(now.strftime(_STAMP))
-        found = _compared(source, plan, snapshot, store, bookmark, version)
-        yield replace(found, is_last=is_complete)
+        found = _compared(source, plan, store, base, _moment_after(run))
+        yield replace(found, bookmark={**bookmark, **found.bookmark}, is_last=is_complete)
 
 
 def _noted(piece: Piece, plan: ReadPlan, store: Store, version: str) -> Iterator[Piece]:
@@ -91,38 +104,50 @@ def _passed(source: Source, plan: ReadPlan) -> Mapping[str, Any]:
     """Return the bookmark of a stream whose rows of now are compared, so that none is left."""
     if plan.window is None or plan.key is None:
         return plan.bookmark
-    return incremental.open_window(source, plan, plan.window, plan.key).passed()
+    opened = incremental.open_window(source, plan, plan.window, plan.key)
+    opened.refuse_nulls()
+    return opened.passed()
 
 
-def _compared(
-    source: Source, plan: ReadPlan, snapshot: Snapshot, store: Store, bookmark: Any, now: datetime
-) -> Piece:
-    """Compare the table with the last version, and keep the result as the next one."""
-    base, version = _seen(plan), now.strftime(_STAMP)
-    # Without a bookmark every row is new, whatever versions there are.
-    versions = None
-    if base is not None:
-        known = store.versions()
-        store.require(base, known, plan.table.stream)
-        store.forget_before(base, known)
-        versions = sum(found >= base for found in known)
-    current = _current(source, plan, with_rows=snapshot.mode == "rows")
-    store.write(version, changes_of(store.rows_since(base), current, versions=versions))
+def _base(plan: ReadPlan, store: Store, kept: Sequence[Kept], run: str) -> Base:
+    """Decide what to compare with, and remove what no run will compare with any more."""
+    seen, known = _seen(plan), [one.version for one in kept if not one.is_told]
+    base = base_of(kept, store.form, seen, run=run)
+    if seen is not None:
+        store.require(seen, known, plan.table.stream)
+        store.forget_before(seen, known)
+        if base.versions is None:
+            logger.warning(
+                "%s: the key was written otherwise in an earlier comparison, and is now %s; "
+                "comparing begins anew, and rows that were deleted since then are not told",
+                plan.table.stream,
+                ", ".join(store.form.key),
+            )
+    return base
+
+
+def _compared(source: Source, plan: ReadPlan, store: Store, base: Base, now: datetime) -> Piece:
+    """Compare the table with what was there, and keep the result as the next version."""
+    version, with_rows = now.strftime(_STAMP), bool(plan.snapshot and plan.snapshot.mode == "rows")
+    current = _current(source, plan, with_rows=with_rows)
+    store.write(version, changes_of(store.rows_of(base.condition), current, versions=base.versions))
     deleted = f',"{DELETED_AT}":"{now.isoformat(timespec="microseconds")}"}}'
     record = (
         f"if(change = 'deleted', concat(left(key, length(key) - 1), {literal(deleted)}), record)"
     )
-    found = store.changes(version, with_rows=snapshot.mode == "rows")
+    found = store.changes(version, with_rows=with_rows)
     return Piece(
         frame=found.selectExpr(f"{record} as record"),
         are_texts=True,
-        bookmark={**bookmark, BOOKMARK: {"version": version}},
+        bookmark={BOOKMARK: {"version": version}},
         is_last=True,
     )
 
 
 def _key_of(frame: DataFrame, plan: ReadPlan) -> str:
-    keys = [field for field in frame.schema.fields if field.name in plan.key_properties]
+    """Return the key's JSON, in the order of the key, which that of the table may change."""
+    fields = {field.name: field for field in frame.schema.fields}
+    keys = [fields[name] for name in plan.key_properties]
     return f"{record_json(keys, singer_decimal=plan.singer_decimal)} as key"
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from singer_spark.errors import StateError
+from singer_spark.errors import SettingsError, StateError
 from singer_spark.names import literal, quote
+from tap_spark_source.comparison import Form
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,14 +28,28 @@ def folder_name(stream: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """One version that is kept: of a comparison, or of keys that were told without one.
+
+    The form is None where it was not kept, as in versions of earlier releases.
+    """
+
+    version: str
+    is_told: bool
+    form: Form | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
     """The versions of one stream: a Delta table with a partition for each.
 
-    Beside the versions of comparisons there are those of the keys that were told in between.
+    Beside the versions of comparisons there are those of the keys that were told in between. Each
+    has a row without a key, which says that it is there, even of an empty table, and in what form.
     """
 
     spark: SparkSession
     path: str
+    form: Form
 
     @property
     def _name(self) -> str:
@@ -49,10 +65,20 @@ class Store:
             "'delta.logRetentionDuration' = 'interval 1 days')"
         )
 
-    def versions(self) -> list[str]:
-        """Name the versions that are there."""
-        found = self._whole().where("key is null").select("version")
-        return [str(version) for version in found.toArrow().column(0).to_pylist()]
+    def kept(self, stream: str) -> list[Kept]:
+        """Return what is there; fail where it is of another source."""
+        found = self._whole().where("key is null").select("version", "change", "record")
+        kept = [
+            Kept(version=row["version"], is_told=bool(row["change"]), form=_form(row["record"]))
+            for row in found.toArrow().to_pylist()
+        ]
+        if any(one.form and one.form.source != self.form.source for one in kept):
+            raise SettingsError(
+                f"{stream}: {self.path} holds comparisons of another source; set a snapshot_path "
+                "that no other source has. Where it is the same source at another address, remove "
+                f"that folder, and {BOOKMARK} from the bookmark, to begin with a new comparison"
+            )
+        return kept
 
     def require(self, version: str, known: Sequence[str], stream: str) -> None:
         """Fail where a version is not among those that are there."""
@@ -62,9 +88,9 @@ class Store:
                 f"restore it, or remove {BOOKMARK} from the bookmark to begin with a new comparison"
             )
 
-    def rows_since(self, version: str | None) -> DataFrame:
-        """Return the keys and hashes of the rows that were told or compared from a version on."""
-        found = self._whole().where(f"version >= {literal(version or '')}")
+    def rows_of(self, condition: str) -> DataFrame:
+        """Return the keys and hashes of the rows that were told or compared in some versions."""
+        found = self._whole().where(condition)
         kept = found.where("key is not null and change is distinct from 'deleted'")
         return kept.select("key", "hash")
 
@@ -75,15 +101,19 @@ class Store:
 
     def write(self, version: str, rows: DataFrame) -> None:
         """Keep the result of a comparison."""
-        # A row without a key says that the version is there, even of an empty table.
-        mark = self.spark.sql("select null as key, null as hash, null as change, null as record")
-        named = rows.union(mark).selectExpr(f"{literal(version)} as version", "*")
-        named.write.format("delta").mode("append").save(self.path)
+        self._append(version, rows, told="null")
 
     def note(self, version: str, keys: DataFrame) -> None:
         """Keep the keys of rows that are told without a comparison."""
         empty = "cast(null as binary) as hash", "'told' as change", "cast(null as string) as record"
-        named = keys.selectExpr(f"{literal(version)} as version", "key", *empty)
+        self._append(version, keys.selectExpr("key", *empty), told="'told'")
+
+    def _append(self, version: str, rows: DataFrame, *, told: str) -> None:
+        form = literal(json.dumps(self.form.to_json()))
+        mark = self.spark.sql(
+            f"select null as key, null as hash, {told} as change, {form} as record"
+        )
+        named = rows.union(mark).selectExpr(f"{literal(version)} as version", "*")
         named.write.format("delta").mode("append").save(self.path)
 
     def forget_before(self, version: str, known: Sequence[str]) -> None:
@@ -99,3 +129,52 @@ class Store:
 
     def _whole(self) -> DataFrame:
         return self.spark.read.format("delta").load(self.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """What to compare with: a condition on versions, and how many must agree with a row.
+
+    None says that no row counts as unchanged.
+    """
+
+    condition: str
+    versions: int | None
+
+
+def base_of(kept: Sequence[Kept], form: Form, version: str | None, *, run: str) -> Base:
+    """Decide what a table is compared with, of what is there and what the bookmark names.
+
+    Keys of another form are never compared: each of them would look like a deletion.
+
+    Args:
+        kept: What is there.
+        form: The form of the keys of now.
+        version: The version that the bookmark names.
+        run: The version of what this run has told.
+    """
+    same = {one.version for one in kept if _is_same(one.form, form)}
+    other = {one.version for one in kept} - same
+    if version is None or version in other:
+        return Base(condition=f"version in ({_listed({*same, run})})", versions=None)
+    condition, later = f"version >= {literal(version)}", {one for one in other if one > version}
+    if later:
+        return Base(condition=f"{condition} and version not in ({_listed(later)})", versions=None)
+    compared = {one.version for one in kept if not one.is_told}
+    return Base(condition=condition, versions=sum(one >= version for one in compared))
+
+
+def _is_same(kept: Form | None, form: Form) -> bool:
+    # Keys of several columns had the order of the table once.
+    return kept.key == form.key if kept else len(form.key) == 1
+
+
+def _listed(versions: Iterable[str]) -> str:
+    return ", ".join(map(literal, sorted(versions)))
+
+
+def _form(text: str | None) -> Form | None:
+    if text is None:
+        return None
+    found = json.loads(text)
+    return Form(source=found["source"], key=tuple(found["key"]))

@@ -164,6 +164,50 @@ def test_what_a_run_told_that_failed_before_it_compared_is_taken_back(tmp_path, 
     assert told(again) == {1: "a", 2: "gone", 3: "gone"}
 
 
+def test_the_order_of_the_columns_and_wider_types_change_no_key(tmp_path, write):
+    settings = config(tmp_path, "rows", key_properties=["id", "v"])
+    write("select * from values (1, 'a'), (2, 'b') as t(id, v)")
+    first = run_tap(settings)
+    write("select v, cast(id as bigint) as id from values (2, 'b'), (3, 'c') as t(id, v)")
+    # Whole rows are compared by their text, and told once more; no key is taken for another.
+    assert told(run_tap(settings, state=first.state)) == {1: "gone", 2: "b", 3: "c"}
+
+
+def test_a_key_that_is_written_otherwise_begins_anew_and_deletes_nothing(tmp_path, write, caplog):
+    settings = config(tmp_path, "rows")
+    prices = "select cast(id as decimal(9,1)) as id, v from values {} as t(id, v)"
+    write(prices.format("(1, 'a'), (2, 'b')"))
+    first = run_tap(settings)
+    write(prices.format("(1, 'a'), (3, 'c')"))
+    as_texts = {**settings, "use_singer_decimal": True}
+    second = run_tap(as_texts, state=first.state)
+    assert told(second) == {"1.0": "a", "3.0": "c"}
+    assert "t: the key was written otherwise in an earlier comparison" in caplog.text
+    write(prices.format("(3, 'c')"))
+    third = run_tap(as_texts, state=second.state)
+    assert told(third) == {"1.0": "gone"}
+    # The run before the last one again: what it told in the new form is known.
+    assert told(run_tap(as_texts, state=first.state)) == {"1.0": "gone", "3.0": "c"}
+
+
+def test_sources_never_share_their_comparisons(tmp_path, write, spark):
+    write(rows((1, "a")))
+    first = run_tap(config(tmp_path, "rows"))
+    spark.sql(rows((2, "b"))).write.parquet(f"{tmp_path}/other/t")
+    other = {**config(tmp_path, "keys"), "source_url": f"parquet:{tmp_path}/other"}
+    for state in (None, first.state):
+        with pytest.raises(SettingsError, match=r"t: .*/t holds comparisons of another source"):
+            run_tap(other, state=state)
+    assert run_tap(config(tmp_path, "rows"), state=first.state).records() == []
+
+
+def test_a_comparison_of_rows_refuses_a_missing_replication_key_where_asked_to(tmp_path, write):
+    settings = config(tmp_path, "rows", replication_key="v", null_replication_key="fail")
+    write(rows((1, "a"), (2, None)))
+    with pytest.raises(DataError, match="t: 1 rows have no v"):
+        run_tap(settings)
+
+
 def test_a_window_is_read_without_a_comparison(tmp_path, write):
     write(rows((1, "a"), (2, "b")))
     first = run_tap(config(tmp_path, "keys", replication_key="id"))

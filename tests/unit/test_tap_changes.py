@@ -47,6 +47,40 @@ def minute(number: int) -> str:
     return f"2026-01-01T00:{number:02}:00.000000+00:00"
 
 
+def test_a_lookback_beyond_the_calendar_reaches_every_file():
+    a, b = file("a", minute(1)), file("b", minute(5))
+    seen = seen_after([b], {}, lookback=1e12, found=[a, b])
+    assert new_files([a, b], seen, lookback=1e12) == [a]
+
+
+class CountedFiles:
+    """Files of two rows each."""
+
+    def __init__(self, *files: FoundFile) -> None:
+        self.files = list(files)
+
+    def files_of(self, _table):
+        return self.files
+
+    def count_by_file(self, _plan, files):
+        return [2 for _ in files]
+
+    def wanted_rows_of(self, _plan, files):
+        return files
+
+    def rows_of(self, found, _plan):
+        return found
+
+
+def test_files_that_a_limit_leaves_are_told_as_left():
+    source = CountedFiles(*(file(name, minute(at)) for at, name in enumerate("abcd")))
+    read = ReadPlan(table=Table(stream="t", name="t"), columns=(), key_properties=(), max_rows=3)
+    (first,) = pieces(source, read)
+    assert ([one.name for one in first.frame], first.is_last) == (["a", "b"], False)
+    (rest,) = pieces(source, replace(read, bookmark=first.bookmark))
+    assert ([one.name for one in rest.frame], rest.is_last) == (["c", "d"], True)
+
+
 def test_within_the_lookback_a_file_that_appears_late_is_found_and_none_is_repeated():
     a, b, c = (file(name, minute(at)) for name, at in (("a", 1), ("b", 5), ("c", 9)))
     late, too_late = file("late", minute(4)), file("too late", minute(3))

@@ -8,65 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from singer_spark.errors import DataError, SettingsError, StateError
+from singer_spark.errors import DataError, SettingsError
 from tap_spark_source.key import Key
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.slicing import Survey, cuts_of
 from tap_spark_source.table import Column
-from tap_spark_source.ways import pieces
 from tap_spark_source.window import Window
-from tests.support.memory import MemorySource, table
-
-TABLE = table("id", id="bigint", at="bigint", code="string")
-BY_AT = Key(parts=(TABLE.column("at"),))
-BY_AT_AND_ID = Key(parts=(TABLE.column("at"), TABLE.column("id")))
-BY_ID = Key(parts=(TABLE.column("id"),))
-
-
-def incremental(bookmark: dict, key: Key, **options) -> ReadPlan:
-    window = Window(
-        lookback=options.pop("lookback", 0), null_keys=options.pop("null_keys", "include")
-    )
-    if bookmark:
-        start = key.from_json(bookmark["replication_key_value"])
-        window = replace(window, start=start, from_bookmark=True)
-    return plan(bookmark, key=key, window=window, **options)
-
-
-def plan(bookmark: dict, **options) -> ReadPlan:
-    return ReadPlan(
-        table=TABLE,
-        columns=TABLE.columns,
-        key_properties=("id",),
-        bookmark=bookmark,
-        **options,
-    )
-
-
-class Run:
-    """One run: what it wrote, and the bookmark of its last STATE."""
-
-    def __init__(self, source, read: ReadPlan, *, killed_after: int | None = None) -> None:
-        self.rows: list[dict] = []
-        self.bookmark = dict(read.bookmark)
-        self.bookmarks: list[dict] = []
-        self.is_complete = False
-        for number, piece in enumerate(pieces(source, read, version=len(source.rows) + 1)):
-            self.rows += piece.frame or []
-            if killed_after is not None and number == killed_after:
-                return  # written, but the STATE did not follow any more
-            self.bookmark = dict(piece.bookmark)
-            self.bookmarks.append(self.bookmark)
-            self.is_complete = piece.is_last
-
-    @property
-    def ids(self) -> list[int]:
-        return sorted(row["id"] for row in self.rows)
-
-
-def rows(*ats: int | None) -> list[dict]:
-    return [{"id": number, "at": at, "code": str(at)} for number, at in enumerate(ats)]
-
+from tests.support.memory import MemorySource
+from tests.support.ways import BY_AT, BY_AT_AND_ID, BY_ID, TABLE, Run, incremental, plan, rows
 
 KEYS = st.sampled_from([BY_AT, BY_AT_AND_ID])
 SIZES = {
@@ -188,17 +137,6 @@ def test_a_table_that_surely_fits_one_slice_is_not_looked_at_ahead():
     assert source.questions == 0
 
 
-def test_an_incremental_read_forgets_a_full_one_that_was_interrupted():
-    bookmark = {"full_table": {"version": 1, "key": 2}, "kept": 1}
-    read = plan(bookmark, key=BY_AT, window=Window())
-    assert Run(MemorySource(rows(5)), read).bookmark == {
-        "kept": 1,
-        "replication_key": "at",
-        "replication_key_value": 5,
-    }
-    assert Run(MemorySource([]), read).bookmark == {"kept": 1}
-
-
 def test_the_bookmark_is_the_highest_key_and_not_that_of_the_last_row():
     assert Run(MemorySource(rows(5, 9, 1)), incremental({}, BY_AT)).bookmark == {
         "replication_key": "at",
@@ -255,12 +193,6 @@ def test_a_highest_key_that_is_no_number_never_becomes_a_bookmark():
     read = plan({}, key=Key(parts=(price,)), window=Window())
     with pytest.raises(DataError, match=r"t: the key at is NaN, .*; leave such rows out by where"):
         Run(source, read)
-
-
-@pytest.mark.parametrize("marker", [{}, {"version": 1}, {"version": 1, "key": "x"}, 5, []])
-def test_a_resume_marker_that_does_not_fit_is_a_state_error(marker):
-    with pytest.raises(StateError, match="t: the bookmark's full_table does not fit the key id"):
-        Run(MemorySource(rows(1)), plan({"full_table": marker}, key=BY_ID))
 
 
 @settings(deadline=None)
