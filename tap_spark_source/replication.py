@@ -55,7 +55,8 @@ def plan_replication(
         key = options.get("replication_key")
         implied = INCREMENTAL if key or options.get("new_files") else None
         method = method or options.get("replication_method") or implied
-    if key is None and method != FULL_TABLE:
+    # New files stand in the place of a key; the default one would only move what nobody reads by.
+    if key is None and method != FULL_TABLE and not options.get("new_files"):
         method, key = _default(settings, method, columns)
     if method is None:
         method = INCREMENTAL if key else FULL_TABLE
@@ -63,7 +64,7 @@ def plan_replication(
         raise SettingsError(
             f"{stream}: replication method {method} is unknown; use {' or '.join(METHODS)}"
         )
-    _refuse_impossible(stream, settings, method, options)
+    _refuse_impossible(stream, settings, Replication(method=method, key=_names(key)), options)
     if method == INCREMENTAL and not key and not options.get("new_files"):
         raise SettingsError(
             f"{stream}: INCREMENTAL needs a replication key; set replication-key in the catalog, "
@@ -73,12 +74,14 @@ def plan_replication(
 
 
 def _refuse_impossible(
-    stream: str, settings: Settings, method: str, options: Mapping[str, Any]
+    stream: str, settings: Settings, wanted: Replication, options: Mapping[str, Any]
 ) -> None:
-    if options.get("new_files") and (settings.kind not in _FILES or options.get("replication_key")):
+    method = wanted.method
+    has_key = options.get("replication_key") or (method == INCREMENTAL and wanted.key)
+    if options.get("new_files") and (settings.kind not in _FILES or has_key):
         raise SettingsError(
             f"{stream}: new_files needs a folder of files ({', '.join(_FILES)}), and stands in the "
-            "place of a replication_key; remove one of them"
+            "place of a replication key in the catalog or in stream_options; remove one of them"
         )
     if method == LOG_BASED and settings.kind not in _LOGS:
         raise SettingsError(

@@ -17,6 +17,7 @@ from tap_spark_source import messages
 from tap_spark_source.advice import advice
 from tap_spark_source.batches import has_room, write_batch
 from tap_spark_source.described import DescribedStream, json_schema
+from tap_spark_source.idle import idle_settings
 from tap_spark_source.preview import preview
 from tap_spark_source.reading import Reading, open_reading
 from tap_spark_source.sources import source_errors
@@ -127,7 +128,7 @@ class SparkStream(DescribedStream):
 
     def _advise(self) -> None:
         """Log what the user should know before the rows come."""
-        for line in advice(self.plan):
+        for line in (*idle_settings(self.plan, self._tap.settings), *advice(self.plan)):
             self.logger.warning("%s: %s", self.name, line)
         if self.takes_sdk_path:
             self.logger.info(

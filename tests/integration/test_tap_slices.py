@@ -81,6 +81,7 @@ def test_an_interrupted_full_load_goes_on_behind_the_last_slice(database):
     assert marker == {
         "version": whole.of("ACTIVATE_VERSION")[0]["version"],
         "key": ["x2", 6],
+        "key_columns": ["b", "a"],
     }
     rest = run_tap(config(database, "pairs", settings), state=halfway)
     assert sorted({(r["b"], r["a"]) for r in rest.records()})[0] == ("x3", 0)

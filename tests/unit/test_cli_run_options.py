@@ -142,6 +142,17 @@ class TestUntilComplete:
         }
         assert is_left(record, 10) == left
 
+    @pytest.mark.parametrize("limit", [None, 10])
+    def test_a_comparison_that_has_a_new_version_in_each_run_ends(self, limit):
+        def compared(version: str, key: int) -> dict:
+            return {"a": {"snapshot": {"version": version}, "replication_key_value": key}}
+
+        facts = {"a": {"records": 12, "loaded": None}}
+        same = {"bookmarks_before": compared("1", 5), "bookmarks_after": compared("2", 5)}
+        assert not is_left({**same, "streams": facts}, limit)
+        moved = {"bookmarks_before": compared("1", 5), "bookmarks_after": compared("2", 6)}
+        assert is_left({**moved, "streams": facts}, limit)
+
     def test_a_tap_that_tells_of_its_limit_is_believed(self):
         record = {
             "bookmarks_before": {"a": 1},

@@ -221,3 +221,18 @@ def test_the_lookback_holds_for_new_files():
     options = {"replication_method": "INCREMENTAL", "new_files": True, "lookback": 60}
     found = read(method="INCREMENTAL", source_url="csv:/x", stream_options={"*": options})
     assert (found.new_files, found.lookback) == (True, 60)
+
+
+NEW_FILES = {"source_url": "csv:/x", "stream_options": {"*": {"new_files": True}}}
+
+
+@pytest.mark.parametrize("defaults", [DEFAULTS, {"default_replication_key": "f"}])
+def test_new_files_stand_in_the_place_of_a_default_key(defaults):
+    assert replication({**NEW_FILES, **defaults}) == Replication(method="INCREMENTAL", key=())
+
+
+def test_new_files_beside_a_key_of_the_catalog_are_refused():
+    with pytest.raises(SettingsError, match=r"s-t: new_files .* place of a replication key in the"):
+        replication(NEW_FILES, entry({"replication-key": "at"}))
+    full = entry({"replication-key": "at", "replication-method": "FULL_TABLE"})
+    assert replication(NEW_FILES, full).method == "FULL_TABLE"
