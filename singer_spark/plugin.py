@@ -15,7 +15,7 @@ from singer_sdk.plugin_base import JSONSchemaValidator, PluginBase, _ConfigInput
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
-from singer_spark.settings import spark_problems
+from singer_spark.settings import map_problems, spark_problems
 
 
 class SparkPlugin(PluginBase):
@@ -26,10 +26,12 @@ class SparkPlugin(PluginBase):
     @classmethod
     def settings_problems(cls, config: Mapping[str, Any]) -> list[str]:
         """List what contradicts itself in a config that fits its schema."""
-        return spark_problems(config)
+        return [*spark_problems(config), *map_problems(config)]
 
     @override
     def _validate_config(self, *, raise_errors: bool = True) -> list[str]:
+        # Null means that nothing is set, so that the default holds.
+        self._config = {name: one for name, one in self._config.items() if one is not None}
         schema = self.config_jsonschema
         self.append_builtin_config(schema)
         validator = JSONSchemaValidator(schema)
@@ -92,4 +94,6 @@ def _explain(error: ValidationError) -> str:
         known = schema.get("properties", {})
         unknown = ", ".join(name for name in instance if name not in known)
         return f"{where}: unknown key {unknown}; known are {', '.join(known)}"
+    if error.validator in ("anyOf", "oneOf"):
+        return f"{where} has a value of none of the kinds that it may be; look at its description"
     return f"{where} must satisfy {error.validator} {rule}"

@@ -1,4 +1,4 @@
-"""The Spark settings that tap and target share, parsed once."""
+"""The settings that tap and target share, parsed once."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ _REFUSED_CONF = {
     "spark.sql.variable.substitute": "it would rewrite values that look like variables",
     "spark.sql.parquet.outputTimestampType": "other types lose microseconds or years",
     "spark.databricks.delta.commitInfo.userMetadata": "commits carry the run and its state",
+    "spark.driver.extraClassPath": "use spark_jars",
     "spark.jars": "use spark_jars",
     "spark.jars.packages": "use spark_packages",
     "spark.master": "use spark_master",
@@ -57,6 +58,13 @@ class SparkSettings:
         return not self.is_local or "," in self.master
 
 
+def map_problems(config: Mapping[str, Any]) -> list[str]:
+    """List what contradicts itself in the settings that change records."""
+    if config.get("flattening_enabled") and config.get("flattening_max_depth") is None:
+        return ["flattening_enabled needs flattening_max_depth"]
+    return []
+
+
 def spark_problems(config: Mapping[str, Any]) -> list[str]:
     """List what contradicts itself in the Spark settings."""
     problems = [
@@ -68,6 +76,11 @@ def spark_problems(config: Mapping[str, Any]) -> list[str]:
         problems.append("spark_remote and spark_master exclude each other; set one of them")
     if config.get("spark_jars") and config.get("spark_packages"):
         problems.append("spark_jars and spark_packages exclude each other; set one of them")
+    problems += [
+        f"spark_remote and {name} exclude each other; the server has its own packages"
+        for name in ("spark_jars", "spark_packages")
+        if config.get("spark_remote") and config.get(name)
+    ]
     return problems
 
 

@@ -59,7 +59,7 @@ def _entry(document: Mapping[str, Any]) -> CatalogEntry:
     entry.metadata = mapping
     # Not `mapping.root`, which would add an entry, and that would mean: not selected.
     root = mapping.get(())
-    if entry.key_properties is None and isinstance(root, TableMetadata):
+    if isinstance(root, TableMetadata) and root.table_key_properties:
         entry.key_properties = root.table_key_properties
     return entry
 

@@ -273,13 +273,6 @@ def _maps(config: Mapping[str, Any]) -> dict[str, Any] | None:
     return given if given.get("stream_maps") or given.get("flattening_enabled") else None
 
 
-def map_problems(config: Mapping[str, Any]) -> list[str]:
-    """List what contradicts itself in the settings that change records."""
-    if config.get("flattening_enabled") and config.get("flattening_max_depth") is None:
-        return ["flattening_enabled needs flattening_max_depth"]
-    return []
-
-
 def place_problems(config: Mapping[str, Any]) -> list[str]:
     """Say what is missing to know where tables go."""
     if config.get("path"):

@@ -29,6 +29,10 @@ _MISSING = {
 }
 
 
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table at a path, or in a catalog.
@@ -44,7 +48,8 @@ class Table:
     @classmethod
     def at_path(cls, root: str, *parts: str | None, format: str = "delta") -> Table:
         """Return the table below a root folder."""
-        base = re.sub("^s3://", "s3a://", root) if "://" in root else str(Path(root).absolute())
+        is_url = "://" in root
+        base = re.sub("^s3://", "s3a://", root) if is_url else _absolute(root)
         path = "/".join([base.rstrip("/"), *filter(None, parts)])
         return cls(f"{format}.{quote(path)}", path)
 

@@ -33,7 +33,6 @@ from target_spark_delta.messages import Message, MessageReader
 from target_spark_delta.settings import (
     CONFIG_JSONSCHEMA,
     Settings,
-    map_problems,
     place_problems,
 )
 from target_spark_delta.sink import SparkDeltaSink
@@ -70,8 +69,7 @@ class TargetSparkDelta(SparkPlugin, Target):
     @override
     @classmethod
     def settings_problems(cls, config: Mapping[str, Any]) -> list[str]:
-        problems = super().settings_problems(config)
-        return [*problems, *map_problems(config), *place_problems(config)]
+        return [*super().settings_problems(config), *place_problems(config)]
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)

@@ -66,7 +66,9 @@ def init(
 
 def _new_path(name: str) -> Path:
     if not PIPELINE_NAME.fullmatch(name):
-        raise SettingsError("name: holds letters, digits, '.', '_' and '-' only, the first no sign")
+        raise SettingsError(
+            "name: holds letters, digits, '.', '_', '-' and ':' only, the first no sign"
+        )
     path = Path("pipelines", f"{name}.yml")
     if path.exists() or path.with_suffix(".yaml").exists():
         raise SettingsError(f"{path} exists and is left alone; choose another name, or edit it")

@@ -52,7 +52,9 @@ def runs(pipeline: str | None, *, limit: int, url: str | None, as_json: bool) ->
     elif newest:
         _show(newest, one=pipeline is not None)
     elif not errors:
-        click.echo(f"{places[0].name if pipeline else 'No pipeline'} has not been run yet")
+        click.echo(
+            f"{places[0].name} has not been run yet" if pipeline else "No pipeline has run yet"
+        )
     for error in errors[1:]:
         error.show()
     if errors:

@@ -10,7 +10,7 @@ from singer_spark.health.report import Health
 
 LAST_RUN = {
     "records": "Records that the tap sent in the last run.",
-    "loaded": "Records of the last run that the target accounts for.",
+    "loaded": "Records of the last run that the target loaded.",
     "inserted": "Rows that the last run inserted.",
     "updated": "Rows that the last run updated.",
     "deleted": "Rows that the last run deleted.",
@@ -76,7 +76,7 @@ def _families(known: list[Health]) -> Iterator[tuple[str, str, str, list[Sample]
     yield (
         "last_run_bytes",
         "bytes",
-        "Bytes of messages in the last run.",
+        "Bytes of messages and of BATCH files in the last run.",
         each(lambda one: _number(one.last, "bytes")),
     )
     for key, told in LAST_RUN.items():

@@ -37,7 +37,6 @@ class KafkaSource(Source):
     """The topics of one cluster; how far they reach is asked once, at the start."""
 
     can_slice = False
-    has_log = True
 
     @override
     def discover(self) -> list[Table]:

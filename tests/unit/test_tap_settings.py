@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from singer_spark.errors import SettingsError
+from tap_spark_source.catalog import read_catalog
 from tap_spark_source.settings import Settings
 from tap_spark_source.tap import TapSparkSource
 
@@ -116,3 +117,33 @@ def test_of_each_option_the_last_matching_pattern_wins():
 def test_a_catalog_that_is_none_is_a_settings_error():
     with pytest.raises(SettingsError, match="--discover"):
         TapSparkSource(config=GOOD, catalog={"streams": [{"stream": "x"}]})
+
+
+def test_null_leaves_the_default():
+    config = {**GOOD, "slice_rows": None, "spark_master": None}
+    tap = TapSparkSource(config=config, catalog={"streams": []})
+    assert tap.config["slice_rows"] > 0
+
+
+def test_flattening_needs_a_depth():
+    assert problems({**GOOD, "flattening_enabled": True}) == (
+        "flattening_enabled needs flattening_max_depth",
+    )
+
+
+def test_a_remote_spark_has_its_own_packages():
+    (found,) = problems({**GOOD, "spark_remote": "sc://h", "spark_packages": ["a:b:1"]})
+    assert found.startswith("spark_remote and spark_packages exclude each other")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"), [({"table-key-properties": ["id"]}, ["id"]), ({}, ["was"])]
+)
+def test_a_key_in_the_catalogs_metadata_beats_the_streams_own_field(metadata, expected):
+    stream = {
+        "tap_stream_id": "s",
+        "key_properties": ["was"],
+        "schema": {},
+        "metadata": [{"breadcrumb": [], "metadata": metadata}],
+    }
+    assert read_catalog({"streams": [stream]})["s"].key_properties == expected
