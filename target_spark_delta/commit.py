@@ -36,10 +36,14 @@ class Commit:
     batch: int | None = None
     rows: int | None = None
     state: Any = None
+    state_of: str | None = None  # whose bookmark the state is; none where it is the whole STATE
 
     def to_json(self) -> str:
-        """Write it as JSON."""
-        return json.dumps({name: getattr(self, name) for name in self.__slots__})
+        """Write it as JSON; whose state it is only where that is not the stream itself."""
+        said = {name: getattr(self, name) for name in self.__slots__}
+        if self.state is None or self.state_of == self.stream:
+            del said["state_of"]
+        return json.dumps(said)
 
     def without_rows(self) -> Commit:
         """Return what a commit of the same run says that writes no rows and makes no STATE true."""

@@ -24,6 +24,7 @@ class TableCommit:
     committed_at: str
     run_id: str | None
     state: Any
+    state_of: str | None  # whose bookmark the state is; none where it is the tap's whole state
     newer: int  # commits of the pipeline with rows, but without a state, after it
 
 
@@ -68,6 +69,7 @@ def _read_log(objects: ObjectStore, table: str, versions: list[int], pipeline: s
                 committed_at=_moment(info.get("timestamp")),
                 run_id=told.get("run_id"),
                 state=told["state"],
+                state_of=told.get("state_of", str(told.get("stream"))),
                 newer=sum(_wrote_rows(later, pipeline) for later in met),
             )
             return TableLog(table, versions[0], commit)
@@ -115,4 +117,6 @@ def _parse(text: str | bytes) -> dict[str, Any]:
 def _moment(milliseconds: Any) -> str:
     if not isinstance(milliseconds, int):
         return "unknown"
-    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(timespec="seconds")
+    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(
+        timespec="milliseconds"
+    )

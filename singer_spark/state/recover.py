@@ -41,12 +41,16 @@ def look_for_state(tables: str, pipeline: str) -> Recovery:
 def rebuild(before: Mapping[str, Any], commits: tuple[TableCommit, ...]) -> dict[str, Any]:
     """Lay what the commits tell over the stored state, which keeps what they do not know.
 
-    A tap whose state has no `bookmarks` has its whole state in each commit: the newest counts.
+    A tap whose state has no `bookmarks` has its whole state in each commit: the newest counts. Of
+    several tables that one stream of the tap fills the one counts that is furthest behind.
     """
-    if before and "bookmarks" not in before:
-        whole = commits[-1].state
-        return {**before, **(whole if isinstance(whole, dict) else {})}
-    bookmarks = {commit.stream: commit.state for commit in commits}
+    newest = commits[-1]
+    if newest.state_of is None or (before and "bookmarks" not in before):
+        return {**before, **(newest.state if isinstance(newest.state, dict) else {})}
+    bookmarks: dict[str, Any] = {}
+    for commit in commits:
+        if commit.state_of is not None:
+            bookmarks.setdefault(commit.state_of, commit.state)
     return {**before, "bookmarks": {**(before.get("bookmarks") or {}), **bookmarks}}
 
 

@@ -31,9 +31,10 @@ def work(tmp_path, monkeypatch):
     Path("pipelines/shop.yml").write_text(PIPELINE)
 
 
-def commit(table, stream, bookmark, *, pipeline="shop", root="lake", **storage):
+def commit(table, stream, bookmark, *, pipeline="shop", root="lake", said=None, **storage):
     """Append a row in a commit like those of target-spark-delta."""
     told = {"pipeline": pipeline, "run_id": "r1", "stream": stream, "rows": 1, "state": bookmark}
+    told |= said or {}
     properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(told)})
     rows = pa.table({"id": [1]})
     write_deltalake(f"{root}/{table}", rows, mode="append", commit_properties=properties, **storage)
@@ -97,6 +98,20 @@ class TestRecover:
         create_state_store("store").save(PipelineState("shop", {"since": 1}))
         assert state("recover", "shop", "--yes").exit_code == 0
         assert create_state_store("store").get("shop").watermark == {"since": 6}
+
+    def test_a_whole_state_is_known_as_such_also_where_nothing_is_stored(self):
+        commit("items", "items", {"items": 19}, said={"state_of": None})
+        commit("orders", "orders", {"items": 20, "orders": 5}, said={"state_of": None})
+        state("recover", "shop", "--yes")
+        assert create_state_store("store").get("shop").watermark == {"items": 20, "orders": 5}
+
+    def test_tables_of_one_stream_tell_its_bookmark_that_is_furthest_behind(self):
+        commit("sales", "sales", {"id": 1}, said={"state_of": "orders"})
+        commit("orders", "orders", {"id": 2})
+        state("recover", "shop", "--yes")
+        assert create_state_store("store").get("shop").watermark == {
+            "bookmarks": {"orders": {"id": 1}}
+        }
 
     def test_json_tells_all_of_it(self):
         load_shop()
