@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -93,6 +94,19 @@ def describe_column(
         parse=reading.parse,
         has_order=reading.can_be_key,
     )
+
+
+def one_per_stream(tables: Iterable[Table]) -> list[Table]:
+    """Return the tables, unless two of them would become one stream."""
+    labels = defaultdict(list)
+    found = list(tables)
+    for table in found:
+        labels[table.stream].append(table.label)
+    if clashes := [" and ".join(group) for group in labels.values() if len(group) > 1]:
+        raise SourceError(
+            f"one stream for {'; '.join(clashes)}; name the one to read in tables, or rename one"
+        )
+    return found
 
 
 def mark_texts(key: Key, names: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from typing_extensions import override
 from singer_spark.errors import SourceError
 from singer_spark.names import quote_path
 from tap_spark_source.settings import Settings
-from tap_spark_source.sources.base import source_errors
+from tap_spark_source.sources.base import one_per_stream, source_errors
 from tap_spark_source.sources.frames import FrameSource
 from tap_spark_source.table import Table, is_name, is_wanted
 
@@ -37,15 +37,15 @@ class CatalogSource(FrameSource):
                 f"no table {', '.join(missing)} in the catalog {self._catalog}; correct tables "
                 "(schema.table)"
             )
-        return [self._table(schema, name) for schema, name in wanted]
+        return one_per_stream(self._table(schema, name) for schema, name in wanted)
 
     @override
     def find(self, stream: str, *, schema: str | None, name: str | None) -> Table | None:
         if schema and name:
             return self._found(schema, name)
         splits = [(stream[: at.start()], stream[at.end() :]) for at in re.finditer("-", stream)]
-        tables = (self._found(*split) for split in splits)
-        return next((table for table in tables if table), None)
+        found = one_per_stream(table for split in splits if (table := self._found(*split)))
+        return next(iter(found), None)
 
     @override
     def sql_name(self, table: Table) -> str:

@@ -8,20 +8,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+from singer_spark.errors import SchemaError
 from singer_spark.names import literal, quote
 from tap_spark_source.plan import DELETED_AT
 from tap_spark_source.sources.connect import Field, field_of
+from tap_spark_source.sources.unavailable import is_unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-UNAVAILABLE = ("__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
 HAS_ROW = (
     "coalesce(get_json_object(cast(value as string), '$.payload.after'), "
     "get_json_object(cast(value as string), '$.after')) is not null"
 )
+_UPDATE = "e.op = 'u'"
+_NOT_OLD = "false as is_old"
 _LARGE = "lacks a large value that did not change (set REPLICA IDENTITY FULL in the database)"
 
 
@@ -32,6 +36,11 @@ class Event:
     schema: Mapping[str, Any] | None
     payload: Mapping[str, Any]
     keys: tuple[str, ...]
+
+    def image(self, name: str) -> Mapping[str, Any]:
+        """Return the row before or after the event, empty where that is not told."""
+        found = self.payload.get(name)
+        return found if isinstance(found, dict) else {}
 
 
 def read_event(key: str | None, value: str | None) -> Event | None:
@@ -63,11 +72,11 @@ def have_schema(events: Sequence[Event]) -> bool:
 
 def tell_types(events: Sequence[Event]) -> bool:
     """Say whether there is more than keys of deleted rows to learn types from."""
-    rows = [(event, event.payload.get("before") or {}) for event in events]
+    rows = [(event, event.image("before")) for event in events]
     others = [row[name] for event, row in rows for name in row if name not in event.keys]
     return (
         have_schema(events)
-        or any(event.payload.get("after") for event in events)
+        or any(event.image("after") for event in events)
         or any(value is not None for value in others)
         or not others
     )
@@ -78,14 +87,21 @@ def keys_of(events: Sequence[Event]) -> tuple[str, ...]:
     return next((event.keys for event in events), ())
 
 
-def fields_of(events: Sequence[Event]) -> list[Field]:
+def fields_of(events: Sequence[Event], topic: str = "the topic") -> list[Field]:
     """Return the columns: by the newest schema, or guessed where no event carries one."""
-    for event in events:
-        for part in (event.schema or {}).get("fields", ()):
-            if part.get("field") == "after":
-                return [field_of(one) for one in part["fields"]]
-    rows = [event.payload.get(image) or {} for event in events for image in ("after", "before")]
-    return guessed_fields(rows)
+    try:
+        for event in events:
+            for part in (event.schema or {}).get("fields", ()):
+                if part.get("field") == "after":
+                    return [field_of(one) for one in part["fields"]]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise SchemaError(
+            f"{topic}: the schema of an event is none of a table's rows ({type(error).__name__} "
+            f"{error}); name the columns' types in the option schema, or leave the topic out"
+        ) from error
+    if any(not isinstance(event.payload.get("after"), (dict, NoneType)) for event in events):
+        raise SchemaError(f"{topic}: the events hold no rows of a table; leave the topic out")
+    return guessed_fields([event.image(name) for event in events for name in ("after", "before")])
 
 
 def guessed_fields(rows: Sequence[Mapping[str, Any]]) -> list[Field]:
@@ -110,13 +126,19 @@ def _guess(kinds: set[type]) -> str:
 
 
 def changes(
-    events: DataFrame, fields: Sequence[Field], keys: Sequence[str], where: str | None = None
+    events: DataFrame,
+    fields: Sequence[Field],
+    keys: Sequence[str],
+    where: str | None = None,
+    *,
+    has_own_key: bool = False,
 ) -> DataFrame:
     """Return the rows that events put in place, and the keys of those that they removed.
 
     A row that an update leaves without the condition is gone for those who asked for it. A
     tombstone for which `is_orphan` is set is a deletion. An event that cannot be read is an error
-    that says where it is.
+    that says where it is. Where the key is not that of the messages, Debezium does not tell a
+    change of it as a deletion and a row, and so it is made of the row before the update.
     """
     row = ", ".join(f"{quote(field.name)}: {field.json_type}" for field in fields)
     inside = (
@@ -145,10 +167,12 @@ def changes(
         "timestamp",
         f"{_is_told_by_key(keys)} as is_orphan",
     )
+    images = f"if({_moves(keys)}, array(true, false), array(false))"
+    checked = checked.selectExpr("*", f"explode({images}) as is_old" if has_own_key else _NOT_OLD)
     raw = checked.selectExpr(
         *(f"{_raw(field, keys)} as _{number}" for number, field in enumerate(fields)),
         "coalesce(timestamp_millis(coalesce(e.source.ts_ms, e.ts_ms)), timestamp) as _sdc_told_at",
-        "if(is_orphan, 'd', e.op) as _sdc_op",
+        "if(is_orphan or is_old, 'd', e.op) as _sdc_op",
     )
     rows = raw.selectExpr(
         *(
@@ -207,8 +231,16 @@ def _raw(field: Field, keys: Sequence[str]) -> str:
     """Return a value as the event holds it; of a deleted row there is only the key."""
     name = quote(field.name)
     if field.name not in keys:
-        return f"e.after.{name}"
-    return f"if(is_orphan or e.op = 'd', {_gone(field.name)}, e.after.{name})"
+        return f"if(is_old, null, e.after.{name})"
+    return f"if(is_orphan or is_old or e.op = 'd', {_gone(field.name)}, e.after.{name})"
+
+
+def _moves(keys: Sequence[str]) -> str:
+    """Say whether an update gives a row another key, and tells the old one."""
+    names = [quote(key) for key in keys]
+    told = [f"e.before.{name} is not null" for name in names]
+    same = " and ".join(f"e.before.{name} <=> e.after.{name}" for name in names)
+    return f"coalesce({' and '.join([_UPDATE, *told])} and not ({same}), false)"
 
 
 def _gone(key: str) -> str:
@@ -232,11 +264,8 @@ def _keyless(keys: Sequence[str]) -> tuple[str, str]:
 
 def _problem(fields: Sequence[Field], keys: Sequence[str]) -> str:
     """Return SQL that says what is wrong with an event, null where nothing is."""
-    texts = [f"e.after.{quote(field.name)}" for field in fields if field.json_type == "string"]
-    missing = " or ".join(
-        f"array_contains(array({', '.join(texts)}), {literal(mark)})"
-        for mark in UNAVAILABLE
-        if texts
+    missing = is_unavailable(
+        [(f"e.after.{quote(field.name)}", field.json_type) for field in fields]
     )
     rules = [
         ("j is null or j._corrupt is not null", "is no JSON of the columns' types"),

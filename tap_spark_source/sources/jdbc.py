@@ -22,6 +22,7 @@ from tap_spark_source.sources.base import (
     Source,
     describe_column,
     mark_texts,
+    one_per_stream,
     source_errors,
 )
 from tap_spark_source.sources.derby import Derby
@@ -77,7 +78,7 @@ class JdbcSource(Source):
                 f"no table {', '.join(missing)} in {mask(self._settings.url)} that the user may "
                 "read; correct tables (schema.table), or grant access"
             )
-        return found
+        return one_per_stream(found)
 
     @override
     def find(self, stream: str, *, schema: str | None, name: str | None) -> Table | None:
@@ -88,21 +89,24 @@ class JdbcSource(Source):
             labels = [f"{stream[:at]}.{stream[at + 1 :]}" for at in dashes]
         exact = [re.sub(r"([*?\[])", r"[\1]", label) for label in labels]
         found = self._described(labels, exact=True) if labels else []
-        return next((table for table in found if is_wanted(table.label, exact)), None)
+        wanted = one_per_stream(table for table in found if is_wanted(table.label, exact))
+        return next(iter(wanted), None)
 
     @override
     def describe(self, table: Table, expression: str) -> Column:
-        bare = Column(name=expression, datatype="", schema={}, sql=expression)
+        # Not under a name of its own: identifiers are short, and Oracle's hold no quotes.
+        bare = Column(name="expression", datatype="", schema={}, sql=expression)
         with source_errors(self._settings, table.stream):
             (field,) = self._select(table, [bare], conditions=[NOTHING]).schema.fields
             kinds = self._kinds(table, bare)
             reading = self._dialect.reading_of(field.dataType.simpleString(), kinds)
+            native = str(field.metadata.get("jdbcClientType", ""))
             exact = replace(bare, read=reading.read, parse=reading.parse)
             (field,) = self._select(table, [exact], conditions=[NOTHING]).schema.fields
         column = describe_column(
-            field, singer_decimal=self._settings.singer_decimal, reading=reading
+            field, singer_decimal=self._settings.singer_decimal, native=native, reading=reading
         )
-        return replace(column, sql=expression)
+        return replace(column, name=expression, sql=expression)
 
     @override
     def frame(self, plan: ReadPlan, piece: Slice | None = None) -> DataFrame:

@@ -157,7 +157,8 @@ class KafkaSource(Source):
         types = {column.name: column.datatype for column in plan.table.columns}
         read = connect.carried(shape.fields, fields, types) if fields else shape.fields
         keys = plan.key_properties or shape.keys
-        changes = debezium.changes(events, read, keys, plan.where)
+        has_own_key = set(keys) != set(shape.keys)
+        changes = debezium.changes(events, read, keys, plan.where, has_own_key=has_own_key)
         names = (column.name for column in plan.columns if column.name != DELETED_AT)
         return changes.select(*map(quote, names), DELETED_AT)
 
@@ -229,7 +230,7 @@ class KafkaSource(Source):
             events = self._sample(topic)
             given: Mapping[str, str] = self._settings.of_stream(stream).get("schema") or {}
             fields = [connect.given_field(name, kind) for name, kind in given.items()]
-            found = fields or debezium.fields_of(events)
+            found = fields or debezium.fields_of(events, topic)
             if not fields and found and not debezium.have_schema(events):
                 logger.warning(
                     "%s: the events of %s carry no schema, so types are guessed; name them in "
@@ -256,7 +257,7 @@ class KafkaSource(Source):
         if schema not in self._known:
             ends = self.ends[topic]
             one = self._events(topic, {**ends, part: offset}, {**ends, part: offset + 1})
-            self._known[schema] = tuple(debezium.fields_of(read_events(one)))
+            self._known[schema] = tuple(debezium.fields_of(read_events(one), topic))
         return self._known[schema]
 
     @cached_property

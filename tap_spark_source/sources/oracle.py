@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
@@ -25,6 +25,9 @@ _TIMESTAMP = Reading(f"to_char({{}}, {_FINE})", exact_time("timestamp_ntz", "tri
 _INSTANT = Reading(
     f"to_char(sys_extract_utc({{}}), {_FINE}) || '+00:00'", exact_time("timestamp", "trim({})")
 )
+# What Spark calls the statement that it runs before it reads.
+_SESSION = "sessionInitStatement"
+_BINARY = "alter session set nls_sort = binary nls_comp = binary"
 
 
 class Oracle(Dialect):
@@ -35,8 +38,16 @@ class Oracle(Dialect):
     system_schemas = ("SYS", "SYSTEM")
 
     @override
+    def connection(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Sort texts as they are compared with a bookmark, whatever the server's language is."""
+        statements = filter(None, [given.get(_SESSION, "").strip(), _BINARY])
+        run = " ".join(f"execute immediate {self.text(one)};" for one in statements)
+        return {**given, _SESSION: f"begin {run} end;"}
+
+    @override
     def literal(self, column: Column, value: str) -> str:
-        return super().literal(column, value.replace("+00:00", " +00:00"))
+        time = value.replace("+00:00", " +00:00") if column.is_time else value
+        return super().literal(column, time)
 
     @override
     def binary(self, digits: str) -> str:

@@ -90,7 +90,8 @@ class Postgres(Dialect):
 
     @override
     def columns_query(self, wanted: str) -> str:
-        # The parts of a partitioned table are read through their parent.
+        # The parts of a partitioned table are read through their parent. What a table that others
+        # inherit from holds itself says nothing about the rows that are read from it.
         return f"""
             select n.nspname as s, c.relname as t,
                    case when c.relkind in ('v', 'm') then 'VIEW' else 'TABLE' end as kind,
@@ -99,8 +100,9 @@ class Postgres(Dialect):
                    case when y.typtype = 'd' then format_type(y.typbasetype, y.typtypmod)
                         else format_type(a.atttypid, a.atttypmod) end as base,
                    cast(a.attnotnull as int) as required,
-                   cast(c.reltuples as bigint) as estimate,
-                   case when c.relkind in ('r', 'm')
+                   case when c.relkind = 'p' or not c.relhassubclass
+                        then cast(c.reltuples as bigint) end as estimate,
+                   case when c.relkind in ('r', 'm') and not c.relhassubclass
                         then pg_relation_size(c.oid) / {_ROW_BYTES} end as most
             from pg_catalog.pg_class c
             join pg_catalog.pg_namespace n on n.oid = c.relnamespace

@@ -55,10 +55,12 @@ class SQLite(Dialect):
 
     @override
     def columns_query(self, wanted: str) -> str:
+        # SQLite lets NULL into a primary key, unless that is the rowid, which needs no index.
         return f"""
             select 'main' as s, m.name as t, upper(m.type) as kind, p.name as c,
                    p.type as native, p.cid as pos,
-                   p."notnull" or p.pk > 0 as required
+                   p."notnull" or p.pk > 0 and not exists (
+                     select 1 from pragma_index_list(m.name) x where x.origin = 'pk') as required
             from sqlite_master m join pragma_table_info(m.name) p
             where m.type in ('table', 'view') and m.name not like 'sqlite!_%' escape '!'
               and {self.condition(wanted, "'main'", "m.name")}"""

@@ -1,7 +1,8 @@
-"""SQL Server: times count to 100 nanoseconds, and some types exist nowhere else."""
+"""SQL Server: times count to 100 nanoseconds or by 300ths, and some types exist nowhere else."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from typing_extensions import override
@@ -43,6 +44,9 @@ class SQLServer(Dialect):
     def literal(self, column: Column, value: str) -> str:
         if not column.is_time:
             return super().literal(column, value)
+        if column.native.lower() == "datetime":
+            # It counts by 1/300 s, which no other type compares equal to, and reads three digits.
+            return f"cast({self.text(_to_milliseconds(value))} as datetime)"
         kinds = {"date": "date", "timestamp": "datetimeoffset(6)", "timestamp_ntz": "datetime2(6)"}
         return f"cast({self.text(value)} as {kinds[column.datatype]})"
 
@@ -68,3 +72,7 @@ class SQLServer(Dialect):
     @override
     def reading(self, row: Row) -> Reading:
         return _READINGS.get(str(row["native"]).lower(), PLAIN)
+
+
+def _to_milliseconds(value: str) -> str:
+    return re.sub(r"([.][0-9]{3})[0-9]+$", r"\1", value)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from singer_spark.errors import SettingsError, SourceError
-from tests.support.tap import discover, entry_of, metadata_of, run_tap
+from tap_spark_source.tap import TapSparkSource
+from tests.support.tap import discover, entry_of, metadata_of, previews, run_tap
 
 SCHEMA = """
 create table orders (id int primary key, at timestamptz, ts timestamp, day date, amount numeric,
@@ -104,3 +105,59 @@ def test_a_missing_table_or_column_is_named(database):
     entry["table_name"] = "gone"
     with pytest.raises(SourceError, match=r"public-orders: table public\.gone is gone"):
         run_tap(database.config, catalog=catalog)
+
+
+def test_two_tables_that_would_be_one_stream_are_named(database):
+    database.run(
+        'create schema "a"; create table "a"."b-c" (id int); insert into "a"."b-c" values (7)'
+    )
+    database.run('create schema "a-b"; create table "a-b"."c" (id int)')
+    try:
+        both = {**database.config, "tables": ["a.*", "a-b.*"]}
+        with pytest.raises(SourceError, match=r"one stream for a\.b-c and a-b\.c; name the one"):
+            discover(both)
+        catalog = {"streams": [{"tap_stream_id": "a-b-c", "schema": {"type": "object"}}]}
+        with pytest.raises(SourceError, match="one stream for"):
+            run_tap(database.config, catalog=catalog)
+        one = {**both, "tables": ["a.*"]}
+        assert run_tap(one, catalog=discover(one)).records("a-b-c") == [{"id": 7}]
+    finally:
+        database.run('drop schema "a" cascade; drop schema "a-b" cascade')
+
+
+def test_rows_that_others_inherit_are_counted_in(database):
+    database.run(
+        "create table base (id int primary key); create table child () inherits (base); "
+        "insert into base values (1); insert into child select generate_series(2, 30)"
+    )
+    try:
+        database.run("analyze base; analyze child")
+        settings = database.reads("base", settings={"slice_rows": 10, "num_partitions": 1})
+        assert previews(settings)[0]["rows"] == 30
+        output = run_tap(settings)
+        assert sorted(row["id"] for row in output.records()) == list(range(1, 31))
+        assert output.kinds.count("STATE") > 2
+    finally:
+        database.run("drop table base cascade")
+
+
+@pytest.mark.parametrize("quoted", ['"at"', "at"])
+def test_an_expression_may_be_longer_than_a_name(database, quoted):
+    spelled = f"greatest({', '.join([quoted] * 20)})"
+    flag = f"case when {spelled} > timestamptz '2024-01-05 12:00+00' then {spelled} end"
+    settings = database.reads("orders", replication_key=spelled, deleted_flag=flag)
+    first = run_tap(settings)
+    assert first.bookmark("public-orders") == {
+        "replication_key": spelled,
+        "replication_key_value": "2024-01-06T00:00:00.000001+00:00",
+    }
+    deleted = {row["id"]: row["_sdc_deleted_at"] for row in first.records()}
+    assert [id for id, at in sorted(deleted.items()) if at] == [5]
+    assert [row["id"] for row in run_tap(settings, state=first.state).records()] == [5]
+
+
+def test_an_expression_is_known_by_the_databases_own_type(database):
+    source = TapSparkSource(config=database.reads("orders")).source
+    (table,) = source.discover()
+    natives = [source.describe(table, one).native for one in ("coalesce(ts, ts)", "day + 1")]
+    assert natives == ["timestamp", "date"]

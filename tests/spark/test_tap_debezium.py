@@ -146,11 +146,16 @@ def test_a_given_schema_says_what_numbers_mean(spark):
             json.dumps({**EVENT, "after": {"id": 1, "v": "__debezium_unavailable_value"}}),
             "lacks a large value that did not change",
         ),
+        (
+            json.dumps({**EVENT, "after": {"id": 1, "a": ["__debezium_unavailable_value"]}}),
+            "lacks a large value that did not change",
+        ),
     ],
 )
 def test_an_event_that_cannot_be_read_says_where_it_is(spark, value, problem):
     rows = [{"topic": "a.b", "partition": 3, "offset": 17, "key": '{"id":1}', "value": value}]
-    fields = [connect.given_field("id", "bigint"), connect.given_field("v", "string")]
+    kinds = {"id": "bigint", "v": "string", "a": "array<string>"}
+    fields = [connect.given_field(name, kind) for name, kind in kinds.items()]
     with pytest.raises(Exception, match=f"event 17 of partition 3 of topic a.b {problem}"):
         debezium.changes(frame(spark, rows), fields, ["id"]).toArrow()
 
@@ -238,3 +243,31 @@ def test_values_that_a_given_type_cannot_hold_are_errors_and_times_of_day_have_n
     fields = [connect.given_field("id", "bigint"), price]
     with pytest.raises(Exception, match=r"price: 1\.239\d* is no value of its column's"):
         debezium.changes(frame(spark, [event(0, fine)]), fields, ["id"]).toArrow()
+
+
+def test_an_update_that_changes_a_key_of_ones_own_deletes_the_old_one(spark):
+    def update(offset: int, before: dict | None, after: dict) -> dict:
+        return event(offset, {**EVENT, "op": "u", "before": before, "after": after})
+
+    rows = [
+        update(0, {"id": 1, "code": "a", "v": 1}, {"id": 1, "code": "b", "v": 2}),
+        update(1, {"id": 1, "code": "b", "v": 2}, {"id": 1, "code": "b", "v": 3}),
+        update(2, None, {"id": 1, "code": "c", "v": 4}),
+        event(3, {**EVENT, "op": "d", "before": {"id": 1, "code": "c", "v": 4}, "after": None}),
+    ]
+    fields = [connect.given_field(*one) for one in (("code", "string"), ("v", "bigint"))]
+    found = debezium.changes(frame(spark, rows), fields, ["code"], has_own_key=True)
+    told = [
+        (row["code"], row["v"], row["_sdc_deleted_at"] is not None)
+        for row in found.toArrow().to_pylist()
+    ]
+    assert told == [
+        ("a", None, True),
+        ("b", 2, False),
+        ("b", 3, False),
+        ("c", 4, False),
+        ("c", None, True),
+    ]
+    # Debezium itself tells a change of the messages' key; what else `before` holds is no key.
+    plain = debezium.changes(frame(spark, rows), fields, ["code"]).toArrow().to_pylist()
+    assert [row["code"] for row in plain] == ["b", "b", "c", "c"]

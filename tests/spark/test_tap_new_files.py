@@ -73,6 +73,17 @@ def test_new_files_of_every_format(spark, tmp_path, kind):
     assert ids(run_tap(config(tmp_path, kind), state=first.state)) == [2]
 
 
+def test_new_files_of_plain_text(tmp_path):
+    put(tmp_path, "a.txt", "one\n\ntwo, and more\n", 1000)
+    first = run_tap(config(tmp_path, "text"))
+    assert [row["value"] for row in first.records("t")] == ["one", "", "two, and more"]
+    put(tmp_path, "b.log", "three", 2000)
+    put(tmp_path, "c.txt.tmp", "not yet", 3000)
+    second = run_tap(config(tmp_path, "text"), state=first.state)
+    assert second.records("t") == [{"value": "three"}]
+    assert second.bookmark("t")["files"]["names"] == ["b.log"]
+
+
 def test_a_state_follows_each_group_of_files(tmp_path, monkeypatch):
     monkeypatch.setattr("tap_spark_source.ways.new_files._PIECE_FILES", 2)
     for number in range(5):

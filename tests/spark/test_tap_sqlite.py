@@ -25,6 +25,8 @@ create table pairs (b text, a integer, x text, primary key (a, b)) without rowid
 insert into pairs values ('p', 1, null), ('q', 1, 'z'), ('a', 2, 'y');
 create table bytes (id blob primary key, v text);
 insert into bytes values (x'00', 'a'), (x'7f00', 'b'), (x'ff', 'c');
+create table holes (id text primary key, v integer);
+insert into holes values ('a', 1), (null, 2), ('b', 3), (null, 4);
 create table changed (id integer primary key, a integer, b integer);
 insert into changed values (1, null, 9), (2, 30, 5), (3, 100, null);
 create view some as select id, t from kinds;
@@ -44,7 +46,7 @@ def test_tables_views_and_keys_are_found(url):
     catalog = discover({"source_url": url})
     names = [entry["tap_stream_id"] for entry in catalog["streams"]]
     assert names == [
-        f"main-{name}" for name in ("bytes", "changed", "kinds", "odd", "pairs", "some")
+        f"main-{name}" for name in ("bytes", "changed", "holes", "kinds", "odd", "pairs", "some")
     ]
     assert entry_of(catalog, "main-pairs")["key_properties"] == ["a", "b"]
 
@@ -103,6 +105,11 @@ def test_bytes_cut_a_table_as_bytes(url):
     output = run_tap({"source_url": url, "tables": ["main.bytes"], "stream_options": keyed})
     assert len(output.records()) == 3
     assert output.bookmark("main-bytes")["replication_key_value"] == "/w=="
+
+
+def test_rows_whose_primary_key_is_null_are_read(url):
+    config = {"source_url": url, "tables": ["main.holes"], "slice_rows": 1}
+    assert sorted(row["v"] for row in run_tap(config).records()) == [1, 2, 3, 4]
 
 
 def test_an_expression_is_compared_as_what_its_values_are(url):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,11 @@ from tap_spark_source.table import Table
 from tap_spark_source.ways.delta_log import stops
 from tap_spark_source.ways.kafka_log import cuts, known_starts, runs
 from tap_spark_source.ways.new_files import new_files, pieces, seen_after
+
+
+def decimal(scale: str) -> dict:
+    name = "org.apache.kafka.connect.data.Decimal"
+    return {"type": "bytes", "name": name, "parameters": {"scale": scale}}
 
 
 def file(name: str, modified: str) -> FoundFile:
@@ -200,6 +206,35 @@ def test_what_is_no_event_says_nothing_of_columns():
     assert keys_of([event]) == ("id",)
     kinds = [(field.name, field.json_type) for field in fields_of([event])]
     assert kinds == [("id", "bigint"), ("x", "double")]
+
+
+AFTER = {"op": "c", "before": None, "after": {"id": 1}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"fields": None},
+        {"fields": ["after"]},
+        {"fields": [{"field": "after", "type": "string", "name": "io.debezium.data.Json"}]},
+        {"fields": [{"field": "after", "fields": [{"type": "int32"}]}]},
+        {"fields": [{"field": "after", "fields": [{"field": "a", "type": "array"}]}]},
+        {"fields": [{"field": "after", "fields": [{"field": "a", "type": []}]}]},
+        {"fields": [{"field": "after", "fields": [{"field": "a", **decimal("many")}]}]},
+    ],
+    ids=str,
+)
+def test_a_schema_of_another_shape_is_one_clear_line(schema):
+    event = read_event(None, json.dumps({"schema": schema, "payload": AFTER}))
+    with pytest.raises(SchemaError, match=r"^shop\.a: the schema of an event is none of a table's"):
+        fields_of([event], "shop.a")
+
+
+def test_events_without_rows_are_one_clear_line():
+    event = read_event(None, json.dumps({**AFTER, "after": '{"_id": 1}'}))
+    assert tell_types([event])
+    with pytest.raises(SchemaError, match=r"^shop\.a: the events hold no rows of a table"):
+        fields_of([event], "shop.a")
 
 
 def test_a_given_type_is_one_of_spark_or_of_debezium():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import pytest
 
 from tap_spark_source.sources.dialect import DECIMAL_HINT, PLAIN
@@ -165,3 +167,41 @@ def test_sqlite_follows_its_rules_of_affinity():
     assert SQLite().reading({"native": "DATETIME"}) is text
     assert SQLite().reading({"native": ""}).parse == text.parse
     assert SQLite().reading({"native": "DECIMAL(10,2)"}).hint == DECIMAL_HINT
+
+
+def test_a_datetime_of_sql_server_is_compared_by_its_own_300ths_of_a_second():
+    at = Column(name="at", datatype="timestamp_ntz", schema={}, native="datetime")
+    literal = "cast(N'2024-01-01T00:00:00.003' as datetime)"
+    assert SQLServer().literal(at, "2024-01-01T00:00:00.003000") == literal
+    assert SQLServer().literal(at, "2024-01-01") == "cast(N'2024-01-01' as datetime)"
+
+
+def test_a_text_of_oracle_is_left_as_it_is():
+    assert Oracle().literal(column("string"), "key+00:00") == "'key+00:00'"
+
+
+def test_oracle_sorts_texts_as_it_compares_them():
+    ours = "execute immediate 'alter session set nls_sort = binary nls_comp = binary';"
+    assert Oracle().connection({"a": "b"}) == {
+        "a": "b",
+        "sessionInitStatement": f"begin {ours} end;",
+    }
+    given = {"sessionInitStatement": "alter session set nls_language = 'GERMAN'"}
+    assert Oracle().connection(given)["sessionInitStatement"] == (
+        f"begin execute immediate 'alter session set nls_language = ''GERMAN'''; {ours} end;"
+    )
+
+
+def test_only_columns_of_sqlite_that_cannot_be_null_are_required():
+    with sqlite3.connect(":memory:") as connection:
+        connection.executescript(
+            "create table a (id integer primary key, v int not null, w int);"
+            "create table b (id text primary key);"
+            "create table c (id integer primary key desc);"
+            "create table d (x int, y int, primary key (x, y));"
+            "create table e (x int, y int, primary key (x, y)) without rowid;"
+        )
+        rows = connection.execute(SQLite().columns_query("1 = 1")).fetchall()
+    connection.close()
+    required = {(row[1], row[3]) for row in rows if row[6]}
+    assert required == {("a", "id"), ("a", "v"), ("e", "x"), ("e", "y")}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from singer_spark.errors import SourceError
 from tap_spark_source.advice import advice
 from tap_spark_source.key import Edge, Key, Range
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.slicing import Slice
-from tap_spark_source.sources.base import Reach
+from tap_spark_source.sources.base import Reach, one_per_stream
 from tap_spark_source.sources.derby import Derby
 from tap_spark_source.sources.dialect import Dialect
 from tap_spark_source.sources.mysql import MySQL
@@ -169,3 +170,10 @@ def test_an_option_without_effect_is_told():
     indexes = (Index(columns=("at",)),)
     assert "partition_column id has no effect" in advised(indexes=indexes, partition_column="id")
     assert advised(indexes=indexes) == ""
+
+
+def test_tables_that_would_be_one_stream_are_refused():
+    tables = [Table(stream="a-b-c", schema=a, name=b) for a, b in (("a", "b-c"), ("a-b", "c"))]
+    assert one_per_stream(tables[:1]) == tables[:1]
+    with pytest.raises(SourceError, match=r"one stream for a\.b-c and a-b\.c; name the one"):
+        one_per_stream(tables)
