@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -44,3 +44,9 @@ def merged_options(name: str, options: Mapping[str, Mapping[str, Any]] | None) -
         if fnmatchcase(name, pattern):
             merged |= values
     return merged
+
+
+def unmatched(options: Mapping[str, Any] | None, streams: Collection[str]) -> list[str]:
+    """List the shell patterns of stream_options that no stream matches, as misspelled ones."""
+    patterns = options or () if streams else ()
+    return [one for one in patterns if not any(fnmatchcase(stream, one) for stream in streams)]

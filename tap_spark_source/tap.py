@@ -16,6 +16,7 @@ from singer_sdk.singerlib import Catalog
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError, StateError
+from singer_spark.names import unmatched
 from singer_spark.plugin import SparkPlugin, read_json_object
 from singer_spark.session import open_session
 from tap_spark_source.catalog import read_catalog
@@ -74,6 +75,8 @@ class TapSparkSource(SparkPlugin, Tap):
         tables = self.source.discover()
         if not tables:
             self.logger.warning("No table of the source matches the setting tables")
+        for pattern in unmatched(self.settings.stream_options, [table.stream for table in tables]):
+            self.logger.warning("stream_options: no stream is named %s", pattern)
         return [SparkStream(self, table=table) for table in tables]
 
     @override

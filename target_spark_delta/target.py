@@ -20,7 +20,7 @@ from singer_sdk.mapper import RemoveRecordTransform
 from typing_extensions import override
 
 from singer_spark.errors import ProtocolError, SchemaError
-from singer_spark.names import table_name
+from singer_spark.names import table_name, unmatched
 from singer_spark.plugin import SparkPlugin
 from singer_spark.session import isolated, open_session
 from target_spark_delta import budget
@@ -247,6 +247,8 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._flow.end_streams(self._sinks.values())
         self._flow.look_after_tables(self._sinks.values())
         self._flow.drop_spooled(self._sinks.values())
+        for pattern in unmatched(self._settings.stream_options, self._sinks):
+            logger.warning("stream_options: no stream is named %s", pattern)
         logger.info(
             "%d batch(es) of %d stream(s), %d record(s) quarantined",
             sum(self._flow.batches.values()),

@@ -103,6 +103,12 @@ def test_all_streams_are_merged_with_a_full_one_if_that_is_asked(load):
     assert asked[:3] == ["s0", "s1", "s2"]
 
 
+def test_options_of_no_stream_are_warned_of(load, caplog):
+    load(interleaved(2, 2), stream_options={"s?": {}, "S0": {}, "other.*": {}})
+    said = [one.message for one in caplog.records if "no stream is named" in one.message]
+    assert said == [f"stream_options: no stream is named {name}" for name in ("S0", "other.*")]
+
+
 def test_memory_stays_small_however_many_records_and_streams(load):
     class Endless(io.RawIOBase):
         """A file that is made while it is read."""
