@@ -238,7 +238,10 @@ def _read(spark: SparkSession, path: str, record: T.DataType) -> DataFrame:
     head = f"regexp_extract({quote(_CORRUPT)}, {literal(_HEAD)}, 1)"
     told = f"from_json(concat({head}, '}}'), '`#` bigint, `!` string')"
     read = {
-        name: F.expr(f"coalesce({quote(name)}, {told}.{quote(member)})")
+        name: F.expr(
+            f"if({quote(_CORRUPT)} is null, {quote(name)}, "
+            f"coalesce({quote(name)}, {told}.{quote(member)}))"
+        )
         for member, name in (("#", LINE_NUMBER), ("!", REJECTED))
     }
     return lines.withColumns(read)
