@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -15,19 +16,32 @@ if TYPE_CHECKING:
 
 # Clocks differ by a little; a time without a zone may be that of the furthest one.
 _TOLERANCE = {"timestamp": "1 minute", "timestamp_ntz": "14 hours"}
+# As far back as times are written without an era, and seconds enough to come there from any time.
+_FIRST, _AGES = "timestamp'0001-01-01 00:00:00'", Decimal(10) ** 11
 
 
-def to_mark(spark: SparkSession, key: Key, values: Sequence[Any]) -> Mark:
+def to_mark(
+    spark: SparkSession, key: Key, values: Sequence[Any], *, rounds_up: bool = False
+) -> Mark:
     """Return JSON values of a key, or of its first parts, as the source's literals want them.
+
+    A value that is finer than its type becomes the one below it, or that above it.
 
     Raises:
         ValueError: A value looks like one of its type but is none.
     """
     parts = key.parts[: len(values)]
-    times = [_instant(part, value) for part, value in zip(parts, values, strict=True)]
+    times = [
+        _instant(part, value, rounds_up=rounds_up)
+        for part, value in zip(parts, values, strict=True)
+    ]
     found = iter(_texts(spark, [time for time in times if time]))
     return tuple(
-        next(found) if time else number_below(part, value, 0) if part.is_number else value
+        next(found)
+        if time
+        else number_below(part, value, 0, rounds_up=rounds_up)
+        if part.is_number
+        else value
         for part, value, time in zip(parts, values, times, strict=True)
     )
 
@@ -39,9 +53,10 @@ def looked_back(spark: SparkSession, key: Key, mark: Mark, lookback: float) -> M
         return (number_below(first, mark[0], lookback),)
     if not first.is_time:
         return None
-    back = f"make_dt_interval(0, 0, 0, {Decimal(str(lookback)):f})"
-    lower = f"cast(cast({_value(first, mark[0])} as timestamp) - {back} as {first.datatype})"
-    return tuple(_texts(spark, [mark_text(lower, first.datatype)]))
+    back = f"make_dt_interval(0, 0, 0, {min(Decimal(str(lookback)), _AGES):f})"
+    lower = f"cast({_value(first, mark[0])} as timestamp) - {back}"
+    bounded = f"cast(greatest({lower}, {_FIRST}) as {first.datatype})"
+    return tuple(_texts(spark, [mark_text(bounded, first.datatype)]))
 
 
 def is_future(spark: SparkSession, column: Column, text: str) -> bool:
@@ -51,14 +66,21 @@ def is_future(spark: SparkSession, column: Column, text: str) -> bool:
     return bool(_texts(spark, [f"cast({_value(column, text)} as timestamp) > {now}"])[0])
 
 
-def _instant(part: Column, value: Any) -> str | None:
+def _instant(part: Column, value: Any, *, rounds_up: bool) -> str | None:
     """Return the Spark SQL of a time's text; None for what is no time."""
-    return mark_text(_value(part, str(value)), part.datatype) if part.is_time else None
+    if not part.is_time:
+        return None
+    return mark_text(_value(part, str(value), rounds_up=rounds_up), part.datatype)
 
 
-def _value(part: Column, text: str) -> str:
+def _value(part: Column, text: str, *, rounds_up: bool = False) -> str:
     # By way of the instant, or Spark would drop an offset that the text carries.
-    return f"cast(cast({literal(text)} as timestamp) as {part.datatype})"
+    instant = f"cast({literal(text)} as timestamp)"
+    if rounds_up and re.search(r"\.\d{6}\d*[1-9]", text):
+        instant = f"({instant} + interval 1 microsecond)"
+    if rounds_up and part.datatype == "date":
+        instant = f"({instant} + interval 1 day - interval 1 microsecond)"
+    return f"cast({instant} as {part.datatype})"
 
 
 def _texts(spark: SparkSession, expressions: Sequence[str]) -> list[Any]:

@@ -11,7 +11,7 @@ import binascii
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import Any
 
 from tap_spark_source.table import Column
@@ -23,8 +23,10 @@ _FORMATS = {
     "timestamp_ntz": "yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS",
     "date": "yyyy-MM-dd",
 }
-_TIME = re.compile(r"\d{4,6}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?\s*(Z|[+-]\d\d(:?\d\d)?)?")
+_TIME = re.compile(r"\+?\d{4,6}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?\s*(Z|[+-]\d\d(:?\d\d)?)?")
 _EXACT = Context(prec=100)
+_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_LOWEST = {name: -Decimal(2 ** (bits - 1)) for name, bits in _BITS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,20 +147,25 @@ def _is_base64(value: str) -> bool:
         return False
 
 
-def number_below(column: Column, value: Any, lookback: float) -> str:
+def number_below(column: Column, value: Any, lookback: float, *, rounds_up: bool = False) -> str:
     """Return a number less the lookback, as a text that the column's type can hold."""
     below = _EXACT.subtract(Decimal(str(value)), Decimal(str(lookback)))
-    scale = re.search(r",(\d+)\)", column.datatype)
+    scale = re.search(r"(\d+),(\d+)\)", column.datatype)
     if column.is_integer or scale:
-        step = Decimal(1).scaleb(-int(scale[1]) if scale else 0)
-        below = below.quantize(step, rounding=ROUND_FLOOR, context=_EXACT)
+        digits, places = map(int, scale.groups()) if scale else (0, 0)
+        step = Decimal(1).scaleb(-places)
+        lowest = step - Decimal(1).scaleb(digits - places) if scale else _LOWEST[column.datatype]
+        rounding = ROUND_CEILING if rounds_up else ROUND_FLOOR
+        found = max(below, lowest) if lookback else below
+        below = found.quantize(step, rounding=rounding, context=_EXACT)
     return f"{below:f}"
 
 
 def mark_text(expression: str, datatype: str) -> str:
     """Return the Spark SQL that writes a value as a bookmark holds it."""
     if pattern := _FORMATS.get(datatype):
-        return f"date_format({expression}, '{pattern}')"
+        # Spark writes a + before the years beyond 9999, which databases do not understand.
+        return f"trim(leading '+' from date_format({expression}, '{pattern}'))"
     if datatype == "binary":
         return f"base64({expression})"
     return f"cast({expression} as string)"

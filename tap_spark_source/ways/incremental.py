@@ -35,13 +35,17 @@ def pieces(source: Source, plan: ReadPlan, window: Window, key: Key) -> Iterator
 def open_window(source: Source, plan: ReadPlan, window: Window, key: Key) -> OpenWindow:
     """Turn the values that a window was given into those of the source."""
     marks: list[Mark | None] = []
+    # No key lies between a bound and the next value above it that the key can have.
+    up = window.is_fixed
     for values in (window.start, window.end):
         try:
-            marks.append(to_mark(source.spark, key, values) if values is not None else None)
+            mark = to_mark(source.spark, key, values, rounds_up=up) if values is not None else None
         except ValueError as error:
             raise bad_bound(plan.table.stream, window, error) from error
+        marks.append(mark)
     start, end = marks
-    if window.is_fixed and start and end and is_empty(key.parts[0], start[0], end[0]):
+    is_wrong = window.start == window.end or start != end
+    if window.is_fixed and start and end and is_wrong and is_empty(key.parts[0], start[0], end[0]):
         raise SettingsError(
             f"{plan.table.stream}: window_start {start[0]} is not below window_end {end[0]}, so "
             "that no key lies between them; correct them"
@@ -109,7 +113,14 @@ class OpenWindow:
 
     def inside(self) -> Iterator[Piece]:
         """Yield the slices of a fixed window; the bookmark stays as it is."""
-        yield from self._fixed(self.whole)
+        if self.start and self.start == self.end:
+            logger.warning(
+                "%s: left out, because no %s lies between window_start and window_end",
+                self.stream,
+                self.key.parts[0].datatype,
+            )
+        else:
+            yield from self._fixed(self.whole)
         yield Piece(bookmark=self.plan.bookmark, is_last=True)
 
     def below(self) -> Iterator[Piece]:

@@ -172,3 +172,14 @@ def test_a_list_is_a_key_also_by_way_of_the_catalog(url):
     }
     again = run_tap({"source_url": url}, catalog=catalog, state=output.state)
     assert ids(again) == [3, 4]
+
+
+def test_a_window_on_days_takes_them_by_their_first_moment(url, caplog):
+    def days(start: str, end: str) -> list[int]:
+        window = {"window_start": start, "window_end": end}
+        return ids(run_tap({**orders(url, replication_key="DAY"), **window}))
+
+    assert days("2024-01-01T12:00:00Z", "2024-01-02T12:00:00Z") == [2]
+    assert days("2024-01-02", "2024-01-03") == [2]
+    assert days("2024-01-02T08:00:00Z", "2024-01-02T12:00:00Z") == []
+    assert "SHOP-ORDERS: left out, because no date lies between" in caplog.text
