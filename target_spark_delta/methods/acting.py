@@ -2,24 +2,26 @@
 
 With `dedupe_by` a record that is older than its row at its turn does nothing; one that does not
 carry the column always acts. A deletion that removes the row ends all that was known of the key.
+What does nothing still tells that the source has the row, in the version that the record is of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from singer_spark.names import literal, quote
+from target_spark_delta.frame import TABLE_VERSION
 from target_spark_delta.methods.batch import Batch
 from target_spark_delta.spool import CARRIED, LINE_NUMBER
 from target_spark_delta.validation import DELETED_AT
 
 # The value of `dedupe_by` in the table's row, where records must be compared with it.
 KNOWN = "\0known"
-_NEWEST = "\0newest"
+_NEWEST, _ACTS, _KEPT = "\0newest", "\0acts", "\0kept"
 # The number of the last record that removed the row, null if none did.
 REMOVAL = "\0removal"
 
@@ -31,6 +33,7 @@ def acting(batch: Batch) -> DataFrame:
     column = dated_by(batch)
     if column is None:
         return rows
+    rows = with_versions(batch, rows)
     value, given = quote(column), is_carried(column, batch.always)
     keys = list(map(quote, batch.keys))
     before = Window.partitionBy(*keys).orderBy(line).rowsBetween(Window.unboundedPreceding, -1)
@@ -38,7 +41,34 @@ def acting(batch: Batch) -> DataFrame:
     if KNOWN in rows.columns:
         newest = F.greatest(newest, F.expr(f"if({removal} is null, {quote(KNOWN)}, null)"))
     acts = f"{line} <=> {removal} or not {given} or {_is_current(value, quote(_NEWEST))}"
-    return rows.withColumn(_NEWEST, newest).where(acts).drop(_NEWEST)
+    judged = rows.withColumn(_NEWEST, newest).withColumn(_ACTS, F.expr(acts))
+    kept = judged.withColumn(_KEPT, _is_kept(batch, judged)).where(quote(_KEPT))
+    return kept.drop(_NEWEST, _ACTS, _KEPT)
+
+
+def _is_kept(batch: Batch, judged: DataFrame) -> Column:
+    """Choose the records that act; where none does, the last that tells of the row's version."""
+    acts, of_key = F.col(quote(_ACTS)), Window.partitionBy(*map(quote, batch.keys))
+    if not counts_versions(batch):
+        return acts
+    line = quote(LINE_NUMBER)
+    last = F.max(F.expr(f"if({is_deletion(judged)}, null, {line})")).over(of_key)
+    return acts | (~F.max(acts).over(of_key) & (F.col(line) == last))
+
+
+def counts_versions(batch: Batch) -> bool:
+    """Say whether even a record that is older than its row tells the version it was seen in."""
+    is_upsert = batch.options.load_method == "upsert"
+    return is_upsert and dated_by(batch) is not None and TABLE_VERSION in batch.always
+
+
+def with_versions(batch: Batch, rows: DataFrame) -> DataFrame:
+    """Give each record the newest version that one of its key has, rather not a deletion."""
+    if not counts_versions(batch):
+        return rows
+    version, of_key = quote(TABLE_VERSION), Window.partitionBy(*map(quote, batch.keys))
+    seen = F.max(F.expr(f"if({is_deletion(rows)}, null, {version})")).over(of_key)
+    return rows.withColumn(TABLE_VERSION, F.coalesce(seen, F.max(version).over(of_key)))
 
 
 def dated_by(batch: Batch) -> str | None:

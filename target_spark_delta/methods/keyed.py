@@ -17,6 +17,7 @@ from target_spark_delta.methods.acting import (
     dated_by,
     is_carried,
     is_deletion,
+    with_versions,
 )
 from target_spark_delta.methods.batch import Batch
 from target_spark_delta.spool import CARRIED, LINE_NUMBER, KeyFacts, Range
@@ -65,7 +66,8 @@ def range_sql(column: str) -> list[str]:
 
 def _latest(batch: Batch) -> DataFrame:
     newest_first = Window.partitionBy(*map(quote, batch.keys)).orderBy(_order(batch).desc())
-    ranked = batch.rows.withColumn("\0rank", F.row_number().over(newest_first))
+    rows = with_versions(batch, batch.rows)
+    ranked = rows.withColumn("\0rank", F.row_number().over(newest_first))
     return ranked.where("`\0rank` = 1").drop("\0rank")
 
 

@@ -39,6 +39,7 @@ class Changes:
         removed: SQL that says whether the row is to be removed, None where none is.
         skip_unchanged: Whether rows that are equal are left alone.
         newest_by: A column; a row with a lower value never overwrites one with a higher.
+        rising: A column that never becomes lower, and rises though nothing else of a row changes.
         predicate: SQL that narrows the search for matching rows; what it promises is its author's.
         bookmark: The tap's bookmark, where rows below it are to be counted.
         afresh: SQL that says whether a row begins anew, so that the table's row of its key leaves
@@ -55,6 +56,7 @@ class Changes:
     skip_unchanged: bool
     removed: str | None = None
     newest_by: str | None = None
+    rising: str | None = None
     predicate: str | None = None
     bookmark: Bookmark | None = None
     afresh: str = "false"
@@ -92,6 +94,14 @@ class Changes:
         if self.folded:
             newer = f"(s.{quote(carries(self.newest_by))} and not {self.afresh} and {newer})"
         return newer
+
+    @property
+    def rises(self) -> str:
+        """Return SQL that says whether the rising column is higher in the row to merge."""
+        if self.rising is None:
+            return "false"
+        before, after = f"t.{quote(self.rising)}", f"s.{quote(self.rising)}"
+        return f"coalesce({after} > {before}, {after} is not null)"
 
 
 def merge(spark: SparkSession, table: Table, changes: Changes) -> Counts:
@@ -158,10 +168,18 @@ def _merge_sql(table: Table, changes: Changes) -> str:
             f"merge into {table.sql} t using changed_rows s on {changes.matches}",
             f"when matched and {removed} and not {changes.outdated} then delete" if removed else "",
             f"{matched} then update set {assignments}" if assignments else "",
+            _raise_sql(changes),
             f"when not matched and not ({removed or 'false'})",
             f"then insert {_inserted(changes)}",
         ]
     )
+
+
+def _raise_sql(changes: Changes) -> str:
+    if changes.rising is None:
+        return ""
+    name = quote(changes.rising)
+    return f"when matched and {changes.rises} then update set t.{name} = s.{name}"
 
 
 def _inserted(changes: Changes) -> str:
@@ -172,7 +190,9 @@ def _inserted(changes: Changes) -> str:
 
 def _assignment(changes: Changes, name: str) -> str:
     before, after = f"t.{quote(name)}", f"s.{quote(name)}"
-    if changes.folded:
+    if name == changes.rising:
+        after = f"if({changes.rises} or {changes.afresh}, {after}, {before})"
+    elif changes.folded:
         after = f"if(s.{quote(carries(name))} or {changes.afresh}, {after}, {before})"
     return f"{before} = {after}"
 
@@ -181,7 +201,9 @@ def _changed(spark: SparkSession, table: Table, changes: Changes) -> DataFrame:
     """Take out what a commit would not change: a MERGE with a condition still rewrites files."""
     changes.rows.createOrReplaceTempView("batch_rows")
     matches, removed, outdated = changes.matches, changes.removed, changes.outdated
-    needless = f"({_unchanged(changes)} or {outdated})" if changes.skip_unchanged else outdated
+    needless = f"({outdated} and not {changes.rises})" if changes.rising else outdated
+    if changes.skip_unchanged:
+        needless = f"({_unchanged(changes)} or {needless})"
     known = f"left anti join {table.sql} t on {matches} and {needless}"
     if needless == "false":
         known = ""
@@ -204,6 +226,8 @@ def _same(changes: Changes, name: str) -> str:
     types = {field.name.lower(): field.dataType for field in changes.schema}
     before, after = (comparable(f"{side}.{quote(name)}", types[name.lower()]) for side in "ts")
     same = f"{before} <=> {after}"
+    if name == changes.rising:
+        return f"(not ({changes.rises} or {changes.afresh}) or {same})"
     if changes.folded:
         return f"(not (s.{quote(carries(name))} or {changes.afresh}) or {same})"
     return same

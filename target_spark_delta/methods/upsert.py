@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from singer_spark.names import quote
 from target_spark_delta import commit
 from target_spark_delta.commit import Counts
-from target_spark_delta.methods.acting import KNOWN, dated_by
+from target_spark_delta.frame import TABLE_VERSION
+from target_spark_delta.methods.acting import KNOWN, counts_versions, dated_by
 from target_spark_delta.methods.batch import Batch
 from target_spark_delta.methods.keyed import REBORN, key_facts, one_per_key
 from target_spark_delta.methods.merge import Changes, merge
@@ -30,6 +31,7 @@ def write(spark: SparkSession, batch: Batch) -> Counts:
         skip_unchanged=batch.skip_unchanged,
         removed=f"s.{quote(DELETED_AT)} is not null" if batch.removes else None,
         newest_by=dated_by(batch),
+        rising=TABLE_VERSION if counts_versions(batch) else None,
         predicate=batch.options.merge_predicate,
         bookmark=batch.bookmark,
         afresh=f"s.{quote(REBORN)}" if batch.removes else "false",
