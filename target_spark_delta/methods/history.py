@@ -34,6 +34,7 @@ _TIMES = ("_sdc_extracted_at", "_sdc_received_at", "_sdc_batched_at")
 # What must be read of a record beside its columns, whether or not the table keeps it.
 NEEDED = (*_TIMES, DELETED_AT)
 _CLOSES, _ORDER, _SAME, _ISLAND, _REMOVED = "\0closes", "\0order", "\0same", "\0island", "\0removed"
+_KNOWN, _LAST, _BEGINS = "\0known", "\0last", "\0begins"
 # When a deletion ends a version that begins no earlier than the deletion says it has happened.
 _LATER = "\0later"
 
@@ -53,7 +54,10 @@ def write(spark: SparkSession, batch: Batch) -> Counts:
     facts = batch.facts or key_facts(batch.rows, batch.keys)
     known = _versions(spark, batch, facts)
     events = known.unionByName(_events(batch), allowMissingColumns=True)
-    linked = _linked(batch, _behind_versions(batch, events)).persist(StorageLevel.DISK_ONLY)
+    events = _behind_versions(batch, events)
+    if TABLE_VERSION in batch.always:
+        events = _reopened(batch, events)
+    linked = _linked(batch, events).persist(StorageLevel.DISK_ONLY)
     try:
         if batch.is_new:
             return commit.append(batch.table, linked, linked.count())
@@ -131,6 +135,23 @@ def _behind_versions(batch: Batch, events: DataFrame) -> DataFrame:
     return moved.withColumn(VALID_FROM, F.when(F.col("`\0hidden`"), later).otherwise(begin))
 
 
+def _reopened(batch: Batch, events: DataFrame) -> DataFrame:
+    """Leave out the end of a history that a record of a newer version belies.
+
+    The record says that the source has the row again, though by its time it is not after the end.
+    """
+    version, order, closes = quote(TABLE_VERSION), quote(_ORDER), quote(_CLOSES)
+    of_key = Window.partitionBy(*map(quote, batch.keys))
+    known = F.max(F.expr(f"if({order} = 0, {version}, null)")).over(of_key)
+    last = F.max(F.expr(f"if({order} <= 0, {VALID_FROM}, null)")).over(of_key)
+    told = events.withColumns({_KNOWN: known, _LAST: last})
+    newer = f"{order} > 0 and not {closes} and {version} > {quote(_KNOWN)}"
+    begins = F.min(F.expr(f"if({newer}, {VALID_FROM}, null)")).over(of_key)
+    belied = f"{order} = -1 and {VALID_FROM} = {quote(_LAST)} and {quote(_BEGINS)} <= {VALID_FROM}"
+    kept = told.withColumn(_BEGINS, begins).where(f"({belied}) is not true")
+    return kept.drop(_KNOWN, _LAST, _BEGINS)
+
+
 def _as_events(rows: DataFrame, *, closes: str, order: str) -> DataFrame:
     return rows.selectExpr("*", f"{closes} as {quote(_CLOSES)}", f"{order} as {quote(_ORDER)}")
 
@@ -140,23 +161,34 @@ def _linked(batch: Batch, events: DataFrame) -> DataFrame:
     keys = list(map(quote, batch.keys))
     by_time = Window.partitionBy(*keys).orderBy(VALID_FROM)
     last_first = Window.partitionBy(*keys, VALID_FROM).orderBy(F.col(quote(_ORDER)).desc())
+    if has_versions := TABLE_VERSION in batch.always:
+        events = events.withColumn(TABLE_VERSION, _seen_in(*keys, VALID_FROM))
     at_once = events.withColumn("\0rank", F.row_number().over(last_first)).where("`\0rank` = 1")
     content = _content(batch)
     begins = ~F.coalesce(content.eqNullSafe(F.lag(content).over(by_time)), F.lit(col=False))
     begins = begins | F.lag(F.lit(1)).over(by_time).isNull()
     marked = at_once.withColumn(_SAME, ~begins)
-    if TABLE_VERSION in batch.columns:
+    if has_versions:
         islands = marked.withColumn(
             _ISLAND, F.sum(F.when(~F.col(quote(_SAME)), 1).otherwise(0)).over(by_time)
         )
-        island = Window.partitionBy(*keys, quote(_ISLAND))
-        marked = islands.withColumn(TABLE_VERSION, F.max(quote(TABLE_VERSION)).over(island))
+        marked = islands.withColumn(TABLE_VERSION, _seen_in(*keys, quote(_ISLAND)))
     ends = F.lead(VALID_FROM).over(by_time)
     linked = marked.where(~F.col(quote(_SAME))).withColumn(VALID_TO, ends)
+    if has_versions:
+        # A late record tells of the row as it is now that the source still has it.
+        seen = F.when(F.col(VALID_TO).isNull(), _seen_in(*keys)).otherwise(F.col(TABLE_VERSION))
+        linked = linked.withColumn(TABLE_VERSION, seen)
     versions = linked.where(f"not {quote(_CLOSES)}").withColumn(
         IS_CURRENT, F.col(VALID_TO).isNull()
     )
     return versions.select(*map(quote, batch.schema.names))
+
+
+def _seen_in(*group: str) -> Column:
+    """Return the newest version of the stream that a group of events was seen in."""
+    version = f"if({quote(_CLOSES)}, null, {quote(TABLE_VERSION)})"
+    return F.max(F.expr(version)).over(Window.partitionBy(*group))
 
 
 def _values(batch: Batch, prefix: str = "") -> list[str]:
@@ -189,7 +221,8 @@ def _changes(batch: Batch, facts: KeyFacts, known: DataFrame, linked: DataFrame)
         rows=rows,
         count=facts.keys,
         keys=keys,
-        columns=batch.schema.names,
+        # Others keep the values that an earlier schema gave them.
+        columns=[*batch.columns, *COLUMNS],
         schema=batch.schema,
         ranges=facts.ranges,
         folded=False,
