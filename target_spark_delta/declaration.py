@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ from target_spark_delta.methods import history
 from target_spark_delta.settings import Settings
 from target_spark_delta.table import column_names
 from target_spark_delta.validation import nullable, required_names, resolved_schema
+
+logger = logging.getLogger(__name__)
 
 # A file system's limit is 255; beside a table there are others, named after it.
 _LONGEST_NAME = 240
@@ -115,6 +118,12 @@ def _check_history(destination: Destination) -> None:
         raise SettingsError(
             f"stream {destination.stream}: scd2 needs a time in dedupe_by, and {by} is "
             f"{types[by].simpleString()}; choose another column or leave it out"
+        )
+    if by is None:
+        logger.warning(
+            "Stream %s: scd2 without dedupe_by dates versions by when they were extracted, so what "
+            "is sent again after a failure may make versions that never were",
+            destination.stream,
         )
 
 

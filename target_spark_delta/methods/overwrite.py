@@ -128,6 +128,7 @@ def _rows(spark: SparkSession, plan: Swap, schema: T.StructType) -> DataFrame:
         return spark.createDataFrame([], schema)
     parts = [_part(spark, one, schema, plan.commit.run_id) for one in staged]
     rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
+    removes = any(one.removes for one in staged)
     if batch.keys:
         whole = replace(
             batch,
@@ -135,9 +136,10 @@ def _rows(spark: SparkSession, plan: Swap, schema: T.StructType) -> DataFrame:
             facts=None,
             always=METADATA.keys() - {DELETED_AT},
             is_partial=any(one.is_partial for one in staged),
+            removes=removes,
         )
         rows, _ = one_per_key(whole)
-    if any(one.removes for one in staged):
+    if removes:
         rows = rows.where(f"{quote(DELETED_AT)} is null")
     columns = [F.col(quote(f.name)).alias(f.name, metadata=f.metadata) for f in schema]
     return rows.select(*columns)

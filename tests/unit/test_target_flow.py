@@ -9,7 +9,7 @@ import logging
 
 import pytest
 
-from singer_spark.errors import ProtocolError
+from singer_spark.errors import ProtocolError, SettingsError
 from target_spark_delta import flow
 from target_spark_delta.declaration import destination_of
 from target_spark_delta.spool import Range
@@ -195,6 +195,25 @@ def test_lines_for_a_remote_spark_are_sent_to_a_folder_of_the_run():
     spool = "s3a://lake/_singer_spark/spool"
     assert destination.staging("run 1") == f"{spool}/run_1"
     assert destination.staging("run-2") == f"{spool}/run_2"
+
+
+def test_a_history_that_cannot_be_repeated_is_warned_of(load, caplog):
+    columns = {**ID, "at": {"type": "string", "format": "date-time"}}
+
+    def warnings(**options):
+        caplog.clear()
+        chosen = {"s": {"load_method": "scd2", **options}}
+        load(schema("s", columns, ["id"]), stream_options=chosen)
+        return caplog.text.count("Stream s: scd2 without dedupe_by")
+
+    assert warnings() == 1
+    assert warnings(dedupe_by="at") == 0
+
+
+def test_dedupe_by_is_refused_where_the_table_would_depend_on_the_cut(load):
+    for options in (PARTS, RANGES):
+        with pytest.raises(SettingsError, match="dedupe_by is not for"):
+            load(KEYED, stream_options={"s": {**options, "dedupe_by": "id"}})
 
 
 def test_a_number_of_5000_digits_is_refused_by_a_map_too(load):
