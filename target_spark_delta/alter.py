@@ -13,7 +13,15 @@ from pyspark.sql import types as T
 from singer_spark.datatype import to_ddl
 from singer_spark.errors import SchemaError
 from singer_spark.names import literal, quote, quote_path
-from target_spark_delta.evolve import AddColumn, Relax, Widen, changes, relaxed, unify
+from target_spark_delta.evolve import (
+    AddColumn,
+    Relax,
+    Widen,
+    changes,
+    relaxed,
+    unify,
+    widens_in_place,
+)
 from target_spark_delta.table import Table, naming, properties_ddl
 
 logger = logging.getLogger(__name__)
@@ -79,6 +87,15 @@ def restore(
         logger.warning("%s: %s may be null from now on", table, ", ".join(required))
 
 
+def regain_clusters(spark: SparkSession, table: Table, clusters: Sequence[str]) -> None:
+    """Cluster a table again that was made so: a crash may have come before `restore`."""
+    if not clusters:
+        return
+    detail = table.detail(spark)
+    if "clustering" in detail["tableFeatures"] and not detail["clusteringColumns"]:
+        table.cluster(spark, clusters)
+
+
 def allow_names(spark: SparkSession, table: Table, columns: T.StructType) -> None:
     """Make an existing table take columns of these names."""
     if properties := naming(columns):
@@ -131,9 +148,8 @@ def _widen(
 
 
 def _can_widen_in_place(properties: Mapping[str, str], widened: Iterable[Widen]) -> bool:
-    """Say whether Delta widens these types without a rewrite: it cannot make a date an instant."""
-    return properties.get("delta.enableTypeWidening") == "true" and not any(
-        isinstance(change.after, T.TimestampType) for change in widened
+    return properties.get("delta.enableTypeWidening") == "true" and all(
+        map(widens_in_place, widened)
     )
 
 

@@ -19,6 +19,13 @@ _INTEGER_DIGITS: dict[type[T.DataType], int] = {
     T.IntegerType: 10,
     T.LongType: 19,
 }
+# How many whole digits Delta wants of a decimal that takes the place of an integer.
+_DIGITS_IN_PLACE: dict[type[T.DataType], int] = {
+    T.ByteType: 10,
+    T.ShortType: 10,
+    T.IntegerType: 10,
+    T.LongType: 20,
+}
 _TIMES = {T.TimestampType, T.TimestampNTZType}
 
 
@@ -67,6 +74,14 @@ def unify(
 def changes(table: T.StructType, unified: T.StructType) -> list[Change]:
     """List what has to change for the table to get the unified schema."""
     return list(_changes((), table, unified))
+
+
+def widens_in_place(change: Widen) -> bool:
+    """Say whether Delta, where a table allows it, widens a column without a rewrite."""
+    before, after = change.before, change.after
+    if isinstance(after, T.DecimalType) and type(before) in _DIGITS_IN_PLACE:
+        return after.precision - after.scale >= _DIGITS_IN_PLACE[type(before)]
+    return not isinstance(after, T.TimestampType)
 
 
 def relaxed(table: T.StructType, incoming: T.StructType) -> list[Relax]:

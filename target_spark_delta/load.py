@@ -18,7 +18,7 @@ from singer_spark.causes import innermost_cause, is_unreachable
 from singer_spark.errors import RecordError, SingerSparkError, TransientError
 from singer_spark.report import report
 from singer_spark.session import SPARK_ERRORS
-from target_spark_delta.alter import Policy, adapt
+from target_spark_delta.alter import Policy, adapt, regain_clusters
 from target_spark_delta.commit import Commit, Counts, describe_commits
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import TABLE_VERSION, Shape
@@ -69,7 +69,7 @@ def _load_rows(
     shape = Shape(
         declared=destination.declared,
         metadata=destination.read_metadata(segment, kept),
-        table=_fitting_table(spark, destination, destination.incoming(kept), before),
+        table=_fitting_table(spark, work, destination.incoming(kept), before),
         run_id=commit.run_id,
         batched_at=utc_now(),
         dates_deletions=destination.keeps_history,
@@ -133,17 +133,19 @@ def _as_spelled(table: T.StructType, columns: Sequence[str]) -> T.StructType:
 
 
 def _fitting_table(
-    spark: SparkSession,
-    destination: Destination,
-    incoming: T.StructType,
-    before: T.StructType | None,
+    spark: SparkSession, work: Work, incoming: T.StructType, before: T.StructType | None
 ) -> T.StructType:
     """Return the schema of a table that the incoming columns fit; a staged one is that of them."""
+    destination, progress = work.destination, work.progress
     if destination.overwrites:
         return incoming
     if before is None:
         create(spark, destination.table, incoming, destination.layout)
+        progress.has_layout = True
         return incoming
+    if not progress.has_layout:
+        regain_clusters(spark, destination.table, destination.layout.cluster_by)
+        progress.has_layout = True
     return adapt(spark, destination.table, incoming, destination.policy)
 
 

@@ -105,7 +105,7 @@ class Table:
         """Return what Delta says of the table."""
         detail = spark.sql(f"describe detail {self.sql}")
         wanted = detail.select(
-            "partitionColumns", "clusteringColumns", "sizeInBytes", "properties"
+            "partitionColumns", "clusteringColumns", "sizeInBytes", "properties", "tableFeatures"
         ).toArrow()
         told: dict[str, Any] = wanted.to_pylist()[0]
         return {**told, "properties": dict(told["properties"])}

@@ -44,6 +44,7 @@ class Progress:
     partitions: set[tuple[str | None, ...]] = field(default_factory=set)
     ranges: list[Range] = field(default_factory=list)
     staged: list[Staged] = field(default_factory=list)
+    has_layout: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

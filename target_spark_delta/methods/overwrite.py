@@ -19,7 +19,7 @@ from singer_spark.datatype import to_ddl
 from singer_spark.errors import TransientError
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
-from target_spark_delta.alter import Policy, allow_names, frozen, restore
+from target_spark_delta.alter import Policy, allow_names, frozen, regain_clusters, restore
 from target_spark_delta.commit import Commit, Counts, describe_commits
 from target_spark_delta.evolve import unify
 from target_spark_delta.frame import METADATA
@@ -91,6 +91,7 @@ def swap(spark: SparkSession, plan: Swap) -> Counts:
         describe_commits(spark, plan.commit)
         return commit.append(table, rows, rows.count())
     if _same_columns(before, schema):
+        regain_clusters(spark, table, plan.layout.cluster_by)
         if batch.skip_unchanged and holds_same(spark, table, before, rows):
             return Counts()
         describe_commits(spark, plan.commit)

@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from singer_spark.errors import RecordError, SettingsError
+from target_spark_delta.table import Table
 from tests.support.singer import Loaded, data, record, schema, state
 
 ID = {"type": "integer"}
@@ -118,6 +119,29 @@ def test_a_rewrite_keeps_comments_properties_partitions_and_clusters_but_not_nul
         assert layout(name) == before[name], name
     assert clusters(lake.root / "c") == clusters(lake.root / "w") == [["day"]]
     assert lake.table("p").schema().fields[0].nullable, "as docs/loading.md says"
+
+
+@pytest.mark.parametrize("name", ["c", pytest.param("w", marks=pytest.mark.slow)])
+def test_clusters_that_a_crash_after_a_rewrite_has_lost_are_given_back(lake, monkeypatch, name):
+    def of_stream(file):
+        told = data(file).splitlines(keepends=True)
+        return "".join(line for line in told if f'"stream": "{name}"' in line or "STATE" in line)
+
+    def crash(*_):
+        raise ZeroDivisionError
+
+    chosen = {
+        "c": {"cluster_by": ["day"]},
+        "w": {"cluster_by": ["day"], "load_method": "overwrite"},
+    }
+    lake.load(of_stream("tables/layout"), stream_options=chosen)
+    with monkeypatch.context() as patched:
+        patched.setattr(Table, "cluster", crash)
+        with pytest.raises(ZeroDivisionError):
+            lake.load(of_stream("tables/layout_wider"), stream_options=chosen)
+    assert clusters(lake.root / name) == []
+    lake.load(of_stream("tables/layout_wider"), stream_options=chosen)
+    assert clusters(lake.root / name) == [["day"]]
 
 
 def clusters(path):

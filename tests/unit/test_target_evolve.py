@@ -7,7 +7,15 @@ from pyspark.sql import types as T
 
 from singer_spark.datatype import parse_datatype
 from singer_spark.errors import SchemaError
-from target_spark_delta.evolve import AddColumn, Relax, Widen, changes, relaxed, unify
+from target_spark_delta.evolve import (
+    AddColumn,
+    Relax,
+    Widen,
+    changes,
+    relaxed,
+    unify,
+    widens_in_place,
+)
 
 
 def struct(text):
@@ -53,6 +61,28 @@ def test_types_unify_to_the_narrowest_that_holds_both(before, after, unified):
 def test_types_that_nothing_holds_without_loss_are_refused(before, after):
     with pytest.raises(SchemaError, match=r"a.*does not fit the table's"):
         unify(struct(f"a:{before}"), struct(f"a:{after}"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "in_place"),
+    [
+        ("int", "bigint", True),
+        ("int", "double", True),
+        ("float", "double", True),
+        ("decimal(5,2)", "decimal(6,3)", True),
+        ("bigint", "decimal(22,2)", True),
+        ("bigint", "decimal(21,2)", False),
+        ("int", "decimal(12,2)", True),
+        ("smallint", "decimal(7,2)", False),
+        ("tinyint", "decimal(12,2)", True),
+        ("tinyint", "decimal(5,2)", False),
+        ("date", "timestamp_ntz", True),
+        ("date", "timestamp", False),
+    ],
+)
+def test_some_types_are_widened_by_delta_itself(before, after, in_place):
+    change = Widen(("a",), parse_datatype(before), parse_datatype(after))
+    assert widens_in_place(change) == in_place
 
 
 def test_changes_are_listed_with_their_paths():
