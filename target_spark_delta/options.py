@@ -96,8 +96,6 @@ class StreamSettings:
             yield "partition-overwrite needs partition_by"
         if self.range_column and method != "delete-insert":
             yield "range_column is for the load_method delete-insert"
-        if self.dedupe_by and method in ("partition-overwrite", "delete-insert"):
-            yield f"dedupe_by is not for {method}, which replaces what is there, newer or not"
         if self.merge_predicate and method != "upsert":
             yield "merge_predicate is for the load_method upsert"
         if self.partial_records and method not in ("upsert", "append-only"):

@@ -9,7 +9,7 @@ import logging
 
 import pytest
 
-from singer_spark.errors import ProtocolError, SettingsError
+from singer_spark.errors import ProtocolError
 from target_spark_delta import flow
 from target_spark_delta.declaration import destination_of
 from target_spark_delta.spool import Range
@@ -208,12 +208,6 @@ def test_a_history_that_cannot_be_repeated_is_warned_of(load, caplog):
 
     assert warnings() == 1
     assert warnings(dedupe_by="at") == 0
-
-
-def test_dedupe_by_is_refused_where_the_table_would_depend_on_the_cut(load):
-    for options in (PARTS, RANGES):
-        with pytest.raises(SettingsError, match="dedupe_by is not for"):
-            load(KEYED, stream_options={"s": {**options, "dedupe_by": "id"}})
 
 
 def test_a_number_of_5000_digits_is_refused_by_a_map_too(load):
