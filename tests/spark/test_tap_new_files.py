@@ -139,3 +139,18 @@ def test_a_folder_without_files_and_a_bookmark_of_another_shape_are_errors(tmp_p
     put(tmp_path, "a.csv", "id\n1\n", 1000)
     with pytest.raises(StateError, match="t: the bookmark's files must hold modified and names"):
         run_tap(config(tmp_path), state={"bookmarks": {"t": {"files": {"names": 1}}}})
+
+
+def test_lines_of_new_text_files_are_read_and_a_window_leaves_them_out(tmp_path, caplog):
+    settings = config(tmp_path, "text", default_replication_key="value")
+    put(tmp_path, "a.txt", "one\ntwo\n", 1000)
+    first = run_tap(settings)
+    assert sorted(record["value"] for record in first.records("t")) == ["one", "two"]
+    assert set(first.bookmark("t")) == {"files"}
+    assert not first.of("SCHEMA")[0].get("bookmark_properties")
+    put(tmp_path, "b.txt", "three\n", 2000)
+    window = run_tap({**settings, "window_start": "a"}, state=first.state)
+    assert (window.records(), window.state) == ([], first.state)
+    assert "t: left out, because it has no replication key" in caplog.text
+    second = run_tap(settings, state=first.state)
+    assert [record["value"] for record in second.records("t")] == ["three"]
