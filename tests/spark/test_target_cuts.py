@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.cases import in_order, plain
 from tests.support.model import DELETED_AT, partitioned, upserted
-from tests.support.singer import Loaded, activate, record, schema, state
+from tests.support.singer import Loaded, record, schema, state
 
 STRING, NUMBER = {"type": ["string", "null"]}, {"type": ["integer", "null"]}
 TIME = {**STRING, "format": "date-time"}
@@ -19,7 +19,6 @@ COLUMNS = {"id": NUMBER, "name": STRING, "qty": NUMBER, "at": NUMBER, "part": ST
 STREAMS = {
     "whole": {},
     "dated": {"dedupe_by": "at"},
-    "versions": {"dedupe_by": "at"},
     "partial": {"partial_records": True},
     "partial_dated": {"partial_records": True, "dedupe_by": "at"},
     "inserted": {"load_method": "delete-insert"},
@@ -80,14 +79,10 @@ class Source:
         return carried | {DELETED_AT: at.replace("00Z", "30Z")} if mark else whole
 
 
-def messages(stream: str, records: list[dict], run: int) -> list[dict]:
+def messages(stream: str, records: list[dict]) -> list[dict]:
     columns = COLUMNS | {"at": TIME} if stream == "history" else COLUMNS
-    declared = schema(stream, columns, [] if stream == "added" else ["id"])
-    if stream == "versions":
-        version = run + 1
-        told = (record(stream, one, version=version) for one in records)
-        return [declared, *told, activate(stream, version)]
-    return [declared, *(record(stream, one) for one in records)]
+    keys = [] if stream == "added" else ["id"]
+    return [schema(stream, columns, keys), *(record(stream, one) for one in records)]
 
 
 def expected(
@@ -104,24 +99,11 @@ def expected(
         "dedupe_by": options.get("dedupe_by"),
     }
     before = upserted([], first, names, hard=hard, **rules)
-    rows = upserted(before, second, names, hard=hard, **rules)
-    return retired(rows, second, hard=hard) if stream == "versions" else rows
-
-
-def retired(rows: list[dict], records: list[dict], *, hard: bool) -> list[dict]:
-    """Mark the rows that are deleted or have no record, or leave them out; when does not matter."""
-    seen = {one["id"] for one in records if one.get(DELETED_AT) is None}
-    gone = [row[DELETED_AT] is not None or row["id"] not in seen for row in rows]
-    marked = [row | {DELETED_AT: mark} for row, mark in zip(rows, gone, strict=True)]
-    return [row for row in marked if not (hard and row[DELETED_AT])]
+    return upserted(before, second, names, hard=hard, **rules)
 
 
 def found(lake: Loaded, stream: str) -> list[dict]:
     rows = plain(lake.rows(stream))
-    if stream == "versions":
-        kept = [{DELETED_AT: None, **row} for row in rows]
-        rows = [row | {DELETED_AT: row[DELETED_AT] is not None} for row in kept]
-        return [{key: row[key] for key in row if key != "_sdc_table_version"} for row in rows]
     return rows if stream == "history" else [{DELETED_AT: None, **row} for row in rows]
 
 
@@ -145,8 +127,7 @@ def test_a_table_is_the_same_however_its_stream_is_cut(tmp_path_factory, seed, h
     config = {"hard_delete": hard, "stream_options": STREAMS}
     whole, cut = Loaded(root / "whole", **config), Loaded(root / "cut", **config)
     runs = [
-        [m for name in STREAMS for m in messages(name, told[name][run], run)]
-        + [state({"run": run})]
+        [m for name in STREAMS for m in messages(name, told[name][run])] + [state({"run": run})]
         for run in (0, 1)
     ]
     whole.load(*runs[0])
