@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.support.commands import QUICK, command, write_json
 from tests.support.tap import Output, Postgres, run_tap
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 SCHEMA = ""
 LONGEST = 8.0  # seconds that a transaction stays open; a run takes fewer
 

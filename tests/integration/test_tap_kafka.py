@@ -12,7 +12,7 @@ from singer_spark.errors import DataError, SourceError, StateError
 from tests.support.kafka import follows
 from tests.support.tap import discover, previews, run_tap
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 EVENT = {"before": None, "source": {"ts_ms": 1700000000000}, "ts_ms": 0}
 

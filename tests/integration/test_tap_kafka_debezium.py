@@ -16,7 +16,7 @@ from tap_spark_source.sources.unavailable import is_unavailable
 from tests.support.kafka import Debezium, follows
 from tests.support.tap import Postgres, discover, entry_of, run_tap
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 # Types whose values can be too large for a row, and such values.
 LARGE = [

@@ -112,6 +112,7 @@ def of_key(rows: list[dict], key: int) -> list[dict]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @settings(
     max_examples=2,
     deadline=None,
