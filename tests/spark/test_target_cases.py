@@ -7,14 +7,8 @@ import pytest
 from singer_spark.errors import SingerSparkError
 from tests.support.cases import as_expected, cases, in_order
 
-
-def other_settings(case):
-    """Say whether the case is there under the first of its settings already."""
-    return case.name[-2:] in ("-1", "-2", "-3")
-
-
 CASES = [
-    pytest.param(case, id=case.name, marks=[pytest.mark.slow] if other_settings(case) else [])
+    pytest.param(case, id=case.name, marks=[pytest.mark.slow] if case.is_long else [])
     for case in cases()
 ]
 

@@ -47,11 +47,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Runs one after another into the same tables, under one choice of settings."""
+    """Runs one after another into the same tables, under one choice of settings.
+
+    A long one, or one that is there under other settings already, is for `make test-all`.
+    """
 
     name: str
     config: dict[str, Any]
     runs: list[Run]
+    is_long: bool
 
 
 def cases() -> list[Case]:
@@ -71,7 +75,12 @@ def _read(path: Path) -> list[Case]:
     config = told.get("config", {})
     each = told.get("each_with", [{}])
     return [
-        Case(path.stem if len(each) == 1 else f"{path.stem}-{n}", {**config, **more}, runs)
+        Case(
+            path.stem if len(each) == 1 else f"{path.stem}-{n}",
+            {**config, **more},
+            runs,
+            is_long=n > 0 or told.get("long", False),
+        )
         for n, more in enumerate(each)
     ]
 
