@@ -58,12 +58,6 @@ def state_of(stream: str, state: bytes | None) -> object:
     return bookmarks.get(stream) if isinstance(bookmarks, dict) else value
 
 
-def is_whole(state: bytes | None) -> bool:
-    """Say whether a STATE has no bookmark of each stream, so that all of it speaks of any."""
-    value = json.loads(state) if state else {"bookmarks": {}}
-    return not isinstance(value, dict) or not isinstance(value.get("bookmarks"), dict)
-
-
 def is_syncing(stream: str, state: bytes | None) -> bool:
     """Say whether a STATE tells that its tap is in the middle of a stream, as older taps do."""
     value = json.loads(state) if state else None

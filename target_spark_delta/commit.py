@@ -36,12 +36,12 @@ class Commit:
     batch: int | None = None
     rows: int | None = None
     state: Any = None
-    state_of: str | None = None  # whose bookmark the state is; none where it is the whole STATE
+    state_of: str | None = None  # the stream of the tap, where that has another name
 
     def to_json(self) -> str:
-        """Write it as JSON; whose state it is only where that is not the stream itself."""
+        """Write it as JSON."""
         said = {name: getattr(self, name) for name in self.__slots__}
-        if self.state is None or self.state_of == self.stream:
+        if self.state_of is None:
             del said["state_of"]
         return json.dumps(said)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from singer_spark.bookmark import is_unfinished
 from singer_spark.errors import ProtocolError
 from target_spark_delta import upkeep
-from target_spark_delta.checkpoint import Checkpoints, is_syncing, is_whole, state_of
+from target_spark_delta.checkpoint import Checkpoints, is_syncing, state_of
 from target_spark_delta.commit import Commit
 from target_spark_delta.destination import Destination
 from target_spark_delta.load import (
@@ -232,7 +232,7 @@ class Flow:
             stream=stream,
             batch=self.batches[stream],
             state=state_of(sink.source, state),
-            state_of=None if is_whole(state) else sink.source,
+            state_of=sink.source if sink.source != stream else None,
         )
 
     def _clean_up(self, number: int) -> None:

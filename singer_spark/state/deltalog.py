@@ -24,7 +24,7 @@ class TableCommit:
     committed_at: str
     run_id: str | None
     state: Any
-    state_of: str | None  # whose bookmark the state is; none where it is the tap's whole state
+    state_of: str  # the stream of the tap; the table's may have another name
     newer: int  # commits of the pipeline with rows, but without a state, after it
 
 
@@ -69,7 +69,7 @@ def _read_log(objects: ObjectStore, table: str, versions: list[int], pipeline: s
                 committed_at=_moment(info.get("timestamp")),
                 run_id=told.get("run_id"),
                 state=told["state"],
-                state_of=told.get("state_of", str(told.get("stream"))),
+                state_of=str(told.get("state_of") or told.get("stream")),
                 newer=sum(_wrote_rows(later, pipeline) for later in met),
             )
             return TableLog(table, versions[0], commit)

@@ -45,13 +45,17 @@ def rebuild(before: Mapping[str, Any], commits: tuple[TableCommit, ...]) -> dict
     several tables that one stream of the tap fills the one counts that is furthest behind.
     """
     newest = commits[-1]
-    if newest.state_of is None or (before and "bookmarks" not in before):
+    if "bookmarks" not in before and (before or _is_whole(newest)):
         return {**before, **(newest.state if isinstance(newest.state, dict) else {})}
     bookmarks: dict[str, Any] = {}
     for commit in commits:
-        if commit.state_of is not None:
-            bookmarks.setdefault(commit.state_of, commit.state)
+        bookmarks.setdefault(commit.state_of, commit.state)
     return {**before, "bookmarks": {**(before.get("bookmarks") or {}), **bookmarks}}
+
+
+def _is_whole(commit: TableCommit) -> bool:
+    """Say whether a commit carries the state of all streams, each under its name."""
+    return isinstance(commit.state, dict) and commit.state_of in commit.state
 
 
 def explain_silence(log: TableLog) -> str:

@@ -100,8 +100,8 @@ class TestRecover:
         assert create_state_store("store").get("shop").watermark == {"since": 6}
 
     def test_a_whole_state_is_known_as_such_also_where_nothing_is_stored(self):
-        commit("items", "items", {"items": 19}, said={"state_of": None})
-        commit("orders", "orders", {"items": 20, "orders": 5}, said={"state_of": None})
+        commit("items", "items", {"items": 19})
+        commit("orders", "orders", {"items": 20, "orders": 5})
         state("recover", "shop", "--yes")
         assert create_state_store("store").get("shop").watermark == {"items": 20, "orders": 5}
 
