@@ -81,6 +81,7 @@ def destination_of(
         settings=settings,
         comment=comment_of(resolved),
     )
+    _check_partitions(destination)
     _check_history(destination)
     return destination
 
@@ -100,6 +101,17 @@ def _with_required(declared: T.StructType, schema: Mapping[str, Any]) -> T.Struc
             for field in declared
         ]
     )
+
+
+def _check_partitions(destination: Destination) -> None:
+    types = {field.name: field.dataType for field in destination.declared}
+    refused = (T.BinaryType, T.StructType, T.ArrayType, T.MapType)
+    for name in destination.options.partition_by:
+        if isinstance(datatype := types.get(name), refused):
+            raise SettingsError(
+                f"stream {destination.stream}: partition_by: {name} is {datatype.typeName()}, "
+                "which cannot name a partition; choose another column"
+            )
 
 
 def _check_history(destination: Destination) -> None:

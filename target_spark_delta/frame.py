@@ -32,6 +32,7 @@ class Shape:
         run_id: The run, for `_sdc_run_id`.
         batched_at: Now, for `_sdc_batched_at`; one value, so that a repeated read is the same.
         dates_deletions: Whether the time of a deletion counts, even if the table does not keep it.
+        partition_by: The columns of the table's partitions.
     """
 
     declared: T.StructType
@@ -40,6 +41,7 @@ class Shape:
     run_id: str
     batched_at: str
     dates_deletions: bool = False
+    partition_by: Sequence[str] = ()
 
     @property
     def columns(self) -> list[str]:

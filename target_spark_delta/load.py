@@ -73,6 +73,7 @@ def _load_rows(
         run_id=commit.run_id,
         batched_at=utc_now(),
         dates_deletions=destination.keeps_history,
+        partition_by=destination.options.partition_by,
     )
     records = source.read(shape)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ LOAD_METHODS = (
     "delete-insert",
     "scd2",
 )
+_NAME = r"(?:\w+|`(?:[^`]|``)+`)"
+_TIE = re.compile(rf"([st])[.]({_NAME})\s*(?:=|==|<=>)\s*(?!\1)[st][.]({_NAME})", re.IGNORECASE)
 # Delta keeps the files that a table no longer uses for a week, and refuses to remove them earlier.
 LEAST_RETENTION_HOURS = 168
 _STRINGS = th.ArrayType(th.StringType)
@@ -71,6 +74,22 @@ class StreamSettings:
         }
         return cls(**frozen)
 
+    @property
+    def tied_columns(self) -> set[str]:
+        """Name, in lower case, the columns that merge_predicate wants to be the same on both sides.
+
+        Only what certainly holds for every match counts: `t.day = s.day`, alone or joined by AND.
+        """
+        text = re.sub(r"'(?:[^'\\]|\\.)*'", "''", self.merge_predicate or "")
+        while (inner := re.sub(r"\([^()]*\)", "''", text)) != text:
+            text = inner
+        if re.search(r"\b(or|case)\b|--|/[*]|[()\"|]", text, re.IGNORECASE):
+            return set()
+        parts = re.split(r"\s+and\s+", text.strip(), flags=re.IGNORECASE)
+        ties = [found.groups() for part in parts if (found := _TIE.fullmatch(part.strip()))]
+        names = [(_bare(one), _bare(other)) for _, one, other in ties]
+        return {one for one, other in names if one == other}
+
     def problems(self, columns: Collection[str], keys: Collection[str]) -> Iterator[str]:
         """Say what does not go together, and what the stream does not have."""
         named = {
@@ -100,3 +119,8 @@ class StreamSettings:
             yield "merge_predicate is for the load_method upsert"
         if self.partial_records and method not in ("upsert", "append-only"):
             yield f"partial_records are for upsert; {method} takes whole records"
+
+
+def _bare(name: str) -> str:
+    """Return a column's name in lower case, without its quotes."""
+    return (name[1:-1].replace("``", "`") if name.startswith("`") else name).lower()

@@ -38,6 +38,9 @@ _ODD_SHAPE = literal(
     "an object or array stands where the schema declares something else, or the other way round, "
     f"or is nested deeper than {MAX_DEPTH} levels"
 )
+# The names of partitions that Delta reads as null.
+_READ_AS_NULL = ("", "__HIVE_DEFAULT_PARTITION__")
+_NO_PARTITION = " cannot name a partition, where it would be null"
 _STAMP = T.TimestampType()
 _METADATA_SQL = {
     "_sdc_received_at": f"timestamp_micros({quote(RECEIVED)})",
@@ -164,7 +167,15 @@ class Records:
             f"{literal(f'{name} is null, which its schema forbids')}, null)"
             for name, condition in conditions.items()
         ]
-        return first_of([shape, *nulls])
+        return first_of([shape, *nulls, *self._lost_in_partitions()])
+
+    def _lost_in_partitions(self) -> Iterator[str]:
+        """Yield SQL that tells of texts which would be null once they name a partition."""
+        for field in self.shape.declared:
+            if field.name in self.shape.partition_by and self._target(field) == T.StringType():
+                text = f"record.{quote(field.name)}"
+                reason = f"concat({literal(f'{field.name}: ')}, '\"', {text}, '\"{_NO_PARTITION}')"
+                yield f"if({text} in ({', '.join(map(literal, _READ_AS_NULL))}), {reason}, null)"
 
     def _values(self, line: str | None) -> Iterator[str]:
         for field in wire_fields(self.shape):

@@ -30,6 +30,9 @@ RECEIVED = "\0received"
 REJECTED = "\0rejected"
 MEMBERS = {"#": LINE_NUMBER, "~": CARRIED, "@": RECEIVED, "!": REJECTED}
 
+# So many values of a column are named in a MERGE; of more only the ends.
+FEW_VALUES = 50
+
 _BLOCK_BYTES = 1 << 20
 _BUFFER_BYTES = 1 << 16
 _MOST_OPEN_FILES = 200
@@ -38,11 +41,12 @@ _open_files: deque[Segment] = deque()
 
 
 class Range(NamedTuple):
-    """The values of one key column in a batch, as text."""
+    """The values of one column in a batch, as text: the ends, and each where they are few."""
 
     low: str | None
     high: str | None
     nulls: int
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +210,10 @@ class Segment:
             self.path.unlink(missing_ok=True)
 
 
-def _facts_of(rows: int, keys: set[Any], names: Sequence[str]) -> KeyFacts:
-    columns: list[Collection[Any]] = (
-        [keys] if len(names) == 1 else list(map(set, zip(*keys, strict=True)))
-    )
+def _facts_of(rows: int, keys: set[Any], names: Sequence[str]) -> KeyFacts | None:
+    columns: list[set[Any]] = [keys] if len(names) == 1 else list(map(set, zip(*keys, strict=True)))
+    if any(type(value) is float for column in columns for value in column):
+        return None  # 9007199254740993.0 is a whole number, and another one as a double
     ranges = {name: _range_of(column) for name, column in zip(names, columns, strict=True)}
     return KeyFacts(rows, len(keys), ranges)
 
@@ -219,11 +223,9 @@ def _range_of(values: Collection[Any]) -> Range:
     nulls = len(values) - len(present)
     if not present:
         return Range(None, None, nulls)
-    low, high = (
-        value if isinstance(value, str) else str(int(value))
-        for value in (min(present), max(present))
-    )
-    return Range(low, high, nulls)
+    few = sorted(present) if len(present) <= FEW_VALUES else ()
+    low, high, *values = map(str, (min(present), max(present), *few))
+    return Range(low, high, nulls, tuple(values))
 
 
 def carried_member(names: Iterable[str]) -> bytes:

@@ -20,7 +20,7 @@ from target_spark_delta import commit
 from target_spark_delta.commit import Counts, Late
 from target_spark_delta.frame import TABLE_VERSION
 from target_spark_delta.methods.batch import Batch
-from target_spark_delta.methods.keyed import key_facts
+from target_spark_delta.methods.keyed import facts_of
 from target_spark_delta.methods.late import count_late
 from target_spark_delta.methods.merge import Changes, merge, same_key, within
 from target_spark_delta.methods.same import comparable, compared
@@ -51,7 +51,7 @@ def added_columns(declared: T.StructType, dedupe_by: str | None) -> list[T.Struc
 
 def write(spark: SparkSession, batch: Batch) -> Counts:
     """Link the records of the batch into the history of their keys."""
-    facts = batch.facts or key_facts(batch.rows, batch.keys)
+    facts = facts_of(batch)
     known = _versions(spark, batch, facts)
     events = known.unionByName(_events(batch), allowMissingColumns=True)
     events = _behind_versions(batch, events)

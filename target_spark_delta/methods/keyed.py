@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -20,7 +21,7 @@ from target_spark_delta.methods.acting import (
     with_versions,
 )
 from target_spark_delta.methods.batch import Batch
-from target_spark_delta.spool import CARRIED, LINE_NUMBER, KeyFacts, Range
+from target_spark_delta.spool import CARRIED, FEW_VALUES, LINE_NUMBER, KeyFacts, Range
 from target_spark_delta.validation import DELETED_AT
 
 # Of a folded row: whether some record of it is no deletion, and whether one follows a removal.
@@ -38,7 +39,7 @@ def one_per_key(batch: Batch) -> tuple[DataFrame, KeyFacts]:
 
     The last record counts or, with `dedupe_by`, the one with the highest value; of equals the last.
     """
-    facts = batch.facts or key_facts(batch.rows, batch.keys)
+    facts = facts_of(batch)
     if batch.is_partial:
         return _folded(batch), facts
     if facts.keys < facts.rows:
@@ -46,22 +47,61 @@ def one_per_key(batch: Batch) -> tuple[DataFrame, KeyFacts]:
     return batch.rows, facts
 
 
-def key_facts(rows: DataFrame, keys: Sequence[str]) -> KeyFacts:
-    """Count the rows and the different keys, and find the range of each key that has an order."""
-    ordered = [key for key in keys if isinstance(rows.schema[key].dataType, _ORDERED)]
+def facts_of(batch: Batch) -> KeyFacts:
+    """Return what is known of a batch's keys, noted while it was spooled or looked up now."""
+    return batch.facts or key_facts(batch.rows, batch.keys, listed=batch.options.partition_by)
+
+
+def key_facts(rows: DataFrame, keys: Sequence[str], *, listed: Collection[str] = ()) -> KeyFacts:
+    """Count the rows and the different keys, and find the range of each key that has an order.
+
+    Args:
+        rows: The rows.
+        keys: The key columns.
+        listed: Columns of few values, whose every value is of use.
+    """
     counts = rows.groupBy(*map(quote, keys)).agg(F.count("*").alias("\0rows"))
-    aggregates = ["sum(`\0rows`)", "count(*)", *(sql for key in ordered for sql in range_sql(key))]
-    table = counts.selectExpr(*aggregates).toArrow()
-    total, distinct, *values = (column[0].as_py() for column in table.columns)
-    ranges = {key: Range(*values[3 * i : 3 * i + 3]) for i, key in enumerate(ordered)}
+    columns = ordered(rows, keys)
+    (total, distinct), ranges = _aggregated(counts, ["sum(`\0rows`)", "count(*)"], columns, listed)
     return KeyFacts(total or 0, distinct, ranges)
 
 
-def range_sql(column: str) -> list[str]:
-    """Return the aggregates that make a column's range."""
+def ordered(rows: DataFrame, columns: Iterable[str]) -> list[str]:
+    """Choose the columns whose values have an order that SQL's texts of them keep exactly."""
+    return [name for name in columns if isinstance(rows.schema[name].dataType, _ORDERED)]
+
+
+def column_ranges(
+    rows: DataFrame, columns: Sequence[str], *, listed: Collection[str] = ()
+) -> Mapping[str, Range]:
+    """Find the range of each column."""
+    return _aggregated(rows, [], columns, listed)[1] if columns else {}
+
+
+def _aggregated(
+    rows: DataFrame, aggregates: Sequence[str], columns: Sequence[str], listed: Collection[str]
+) -> tuple[list[Any], Mapping[str, Range]]:
+    """Aggregate rows, and find the ranges of columns on the way."""
+    ranges = [sql for name in columns for sql in _range_sql(name, is_listed=name in listed)]
+    told = rows.selectExpr(*aggregates, *ranges).toArrow()
+    numbers = [column[0].as_py() for column in told.columns]
+    found = numbers[len(aggregates) :]
+    return numbers[: len(aggregates)], {
+        name: _range(*found[4 * place : 4 * place + 4]) for place, name in enumerate(columns)
+    }
+
+
+def _range_sql(column: str, *, is_listed: bool) -> list[str]:
     name = quote(column)
     low, high = f"cast(min({name}) as string)", f"cast(max({name}) as string)"
-    return [low, high, f"count_if({name} is null)"]
+    values = (
+        f"collect_set(cast({name} as string))" if is_listed else "cast(array() as array<string>)"
+    )
+    return [low, high, f"count_if({name} is null)", values]
+
+
+def _range(low: str | None, high: str | None, nulls: int, values: list[str]) -> Range:
+    return Range(low, high, nulls, tuple(sorted(values)) if len(values) <= FEW_VALUES else ())
 
 
 def _latest(batch: Batch) -> DataFrame:

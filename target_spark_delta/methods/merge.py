@@ -235,9 +235,11 @@ def _same(changes: Changes, name: str) -> str:
 
 def between(column: str, datatype: str, values: Range) -> str:
     """Return SQL that says whether a column has one of a range of values."""
-    low, high, nulls = values
+    low, high, nulls, few = values
     conditions = [f"{column} is null"] if nulls else []
-    if low is not None:
+    # Not IN, of which Delta takes the ends only to choose files by their statistics.
+    conditions += [f"{column} = try_cast({literal(value)} as {datatype})" for value in few]
+    if low is not None and not few:
         # Delta cannot replace partitions by a BETWEEN, which Spark's parser leaves unresolved.
         conditions.append(
             f"({column} >= try_cast({literal(low)} as {datatype}) "

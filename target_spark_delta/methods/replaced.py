@@ -18,10 +18,15 @@ from target_spark_delta import commit
 from target_spark_delta.commit import Counts
 from target_spark_delta.methods.acting import is_carried
 from target_spark_delta.methods.batch import Batch
-from target_spark_delta.methods.keyed import LIVES, carries, key_facts, one_per_key, range_sql
+from target_spark_delta.methods.keyed import (
+    LIVES,
+    carries,
+    column_ranges,
+    key_facts,
+    one_per_key,
+)
 from target_spark_delta.methods.merge import Changes, between, merge, same_key
 from target_spark_delta.methods.same import holds_same
-from target_spark_delta.spool import Range
 from target_spark_delta.validation import DELETED_AT
 
 _REMOVED = "\0removed"
@@ -49,8 +54,7 @@ def write_ranges(spark: SparkSession, batch: Batch) -> Counts:
     rows = _rows(batch)
     if column is None:
         return _merge(spark, batch, rows, lambda _: "false")
-    values = _telling(batch, [column]).selectExpr(*range_sql(column)).toArrow()
-    span = Range(*(value[0].as_py() for value in values.columns))
+    span = column_ranges(_telling(batch, [column]), [column])[column]
     earlier = tuple(batch.progress.ranges)
     datatype = batch.schema[column].dataType.simpleString()
 

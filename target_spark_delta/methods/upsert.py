@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,21 +13,22 @@ from target_spark_delta.commit import Counts
 from target_spark_delta.frame import TABLE_VERSION
 from target_spark_delta.methods.acting import KNOWN, counts_versions, dated_by
 from target_spark_delta.methods.batch import Batch
-from target_spark_delta.methods.keyed import REBORN, key_facts, one_per_key
+from target_spark_delta.methods.keyed import REBORN, column_ranges, facts_of, one_per_key, ordered
 from target_spark_delta.methods.merge import Changes, merge
+from target_spark_delta.spool import Range
 from target_spark_delta.validation import DELETED_AT
 
 
 def write(spark: SparkSession, batch: Batch) -> Counts:
     """Merge the rows by their key."""
-    facts = batch.facts or key_facts(batch.rows, batch.keys)
+    facts = facts_of(batch)
     changes = Changes(
         rows=batch.rows,
         count=facts.keys,
         keys=batch.keys,
         columns=batch.columns,
         schema=batch.schema,
-        ranges=facts.ranges,
+        ranges={**facts.ranges, **_tied_ranges(batch)},
         folded=batch.is_partial,
         skip_unchanged=batch.skip_unchanged,
         removed=f"s.{quote(DELETED_AT)} is not null" if batch.removes else None,
@@ -41,6 +43,14 @@ def write(spark: SparkSession, batch: Batch) -> Counts:
     if batch.is_new and not batch.is_partial:
         return commit.append(batch.table, rows.select(*map(quote, batch.columns)), facts.keys)
     return merge(spark, batch.table, replace(changes, rows=rows))
+
+
+def _tied_ranges(batch: Batch) -> Mapping[str, Range]:
+    """Find the ranges of the columns in which every match is promised to be the same."""
+    tied = batch.options.tied_columns
+    columns = [name for name in batch.columns if name.lower() in tied and name not in batch.keys]
+    known = ordered(batch.rows, columns)
+    return column_ranges(batch.rows, known, listed=batch.options.partition_by)
 
 
 def _with_known(spark: SparkSession, batch: Batch, changes: Changes) -> DataFrame:

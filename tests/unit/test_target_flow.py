@@ -186,7 +186,7 @@ def test_keys_are_told_apart_while_spooling_only_where_the_column_does_it_alike(
     (segment,) = load(declared, record("s", {"id": good})).segments
     assert (segment.facts is not None) == told
     if told:
-        assert segment.facts.ranges == {"id": Range(str(good), str(good), 0)}
+        assert segment.facts.ranges == {"id": Range(str(good), str(good), 0, (str(good),))}
 
 
 def test_lines_for_a_remote_spark_are_sent_to_a_folder_of_the_run():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from singer_spark.errors import TransientError
 from target_spark_delta.checkpoint import Checkpoints, is_syncing, state_of
-from target_spark_delta.spool import Segment, carried_member
+from target_spark_delta.spool import Range, Segment, carried_member
 
 
 def read(segment):
@@ -138,6 +138,23 @@ def test_a_batch_of_rejected_records_alone_has_no_facts_of_keys(tmp_path):
     segment = Segment.open(tmp_path, "s")
     segment.keys = set()
     segment.note_facts(["a", "b"])
+    assert segment.facts is None
+
+
+def test_the_facts_of_a_batch_name_each_key_where_there_are_few(tmp_path):
+    segment = Segment.open(tmp_path, "s")
+    segment.keys = {(number, "x" if number % 2 else None) for number in range(60)}
+    segment.note_facts(["a", "b"])
+    assert segment.facts.ranges == {
+        "a": Range("0", "59", 0),
+        "b": Range("x", "x", 1, ("x",)),
+    }
+
+
+def test_whole_numbers_that_were_written_with_a_point_are_left_to_spark(tmp_path):
+    segment = Segment.open(tmp_path, "s")
+    segment.keys = {5, 9007199254740993.0}
+    segment.note_facts(["a"])
     assert segment.facts is None
 
 
