@@ -27,10 +27,10 @@ source:
   config:
     source_url: "csv:{source}"
     spark_conf: {spark_conf}
-    batch_config: {{encoding: {{format: parquet}}, storage: {{root: "s3://shop-lake/batches"}}}}
+    batch_config: {{encoding: {{format: parquet}}, storage: {{root: "s3://{bucket}/batches"}}}}
     stream_options:
       orders: {{key_properties: [id], replication_key: updated_at}}
-destination: {{bucket: "s3://shop-lake", path: bronze}}
+destination: {{bucket: "s3://{bucket}", path: bronze}}
 """
 
 
@@ -47,21 +47,20 @@ def endpoint():
 def test_a_pipeline_keeps_tables_and_state_in_a_bucket(endpoint, tmp_path, monkeypatch, runs):
     for name, value in {**AWS, "AWS_ENDPOINT_URL": endpoint}.items():
         monkeypatch.setenv(name, value)
-    s3 = boto3.client("s3")
+    s3, bucket = boto3.client("s3"), f"shop-lake-{runs}"
     s3.create_bucket(
-        Bucket="shop-lake", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
+        Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
     )
     orders = tmp_path / "shop" / "orders"
     orders.mkdir(parents=True)
     (orders / "1.csv").write_text("id,updated_at\n1,2024-01-01T00:00:00Z\n2,2024-01-02T00:00:00Z\n")
     path = tmp_path / "shop.yml"
-    path.write_text(
-        PIPELINE.format(source=tmp_path / "shop", spark_conf=json.dumps(QUICK["spark_conf"]))
-    )
+    conf = json.dumps(QUICK["spark_conf"])
+    path.write_text(PIPELINE.format(source=tmp_path / "shop", spark_conf=conf, bucket=bucket))
 
     first = run(command("singer-spark"), "run", path)
     assert first.returncode == 0, first.stderr
-    sent = s3.list_objects_v2(Bucket="shop-lake", Prefix="batches/orders-")["Contents"]
+    sent = s3.list_objects_v2(Bucket=bucket, Prefix="batches/orders-")["Contents"]
     assert all(file["Key"].endswith(".parquet") for file in sent), "rows travel by the bucket"
     assert "Done! 2 records in 1 stream(s)" in first.stdout
 
@@ -72,13 +71,11 @@ def test_a_pipeline_keeps_tables_and_state_in_a_bucket(endpoint, tmp_path, monke
         assert "Incremental mode (using previous checkpoint)" in second.stdout
         assert "Done! 2 records in 1 stream(s)" in second.stdout, "one new, one at the bookmark"
 
-    body = s3.get_object(Bucket="shop-lake", Key="bronze/.singer-spark/state/shop/state.json")[
-        "Body"
-    ]
-    bookmark = json.load(body)["bookmarks"]["orders"]
+    key = "bronze/.singer-spark/state/shop/state.json"
+    bookmark = json.load(s3.get_object(Bucket=bucket, Key=key)["Body"])["bookmarks"]["orders"]
     assert bookmark["replication_key_value"] == f"2024-01-0{runs + 1}T00:00:00.000000+00:00"
     options = {"aws_endpoint": endpoint, "aws_allow_http": "true"}
-    table = DeltaTable("s3://shop-lake/bronze/orders", storage_options=options)
+    table = DeltaTable(f"s3://{bucket}/bronze/orders", storage_options=options)
     assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3][: runs + 1]
     assert "the-secret" not in first.stderr + first.stdout
 
