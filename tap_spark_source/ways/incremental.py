@@ -28,8 +28,10 @@ def pieces(source: Source, plan: ReadPlan, window: Window, key: Key) -> Iterator
     if opened.window.is_fixed:
         yield from opened.inside()
         return
+    # First of all: what commits while rows are written is then within the next run's lookback.
+    survey = opened.look_ahead()
     yield from opened.below()
-    yield from opened.above()
+    yield from opened.above(survey)
 
 
 def open_window(source: Source, plan: ReadPlan, window: Window, key: Key) -> OpenWindow:
@@ -123,6 +125,14 @@ class OpenWindow:
             yield from self._fixed(self.whole)
         yield Piece(bookmark=self.plan.bookmark, is_last=True)
 
+    def look_ahead(self) -> Survey:
+        """Survey what comes from the bookmark on, and tell what that shows."""
+        # Rows at the bookmark itself do not count, or many of them would stop every run there.
+        whole = self.whole
+        survey = look_ahead(self.source, self.plan, self.key, self._unread, top=whole)
+        self._announce(survey)
+        return survey
+
     def below(self) -> Iterator[Piece]:
         """Yield the rows that the lookback reads again; they do not move the bookmark."""
         whole = self.reread
@@ -132,10 +142,9 @@ class OpenWindow:
                 report("bookmark", self.stream, column=first, value=self.start[0])
             yield from self._fixed(whole, below_bookmark=True)
 
-    def above(self) -> Iterator[Piece]:
-        """Yield the slices from the bookmark on, pinned below the highest key of now."""
+    def above(self, survey: Survey) -> Iterator[Piece]:
+        """Yield the slices from the bookmark on, up to the highest key of the survey."""
         source, plan, key = self.source, self.plan, self.key
-        survey = self._look_ahead()
         nulls, bookmark = self.takes_nulls, dict(plan.bookmark)
         if survey.highest is None:
             frame = source.frame(plan, Slice(ranges=(), with_nulls=True)) if nulls else None
@@ -156,7 +165,7 @@ class OpenWindow:
 
     def passed(self) -> dict[str, Any]:
         """Return the bookmark of one who reads all rows of now in another way."""
-        survey, bookmark = self._look_ahead(), dict(self.plan.bookmark)
+        survey, bookmark = self.look_ahead(), dict(self.plan.bookmark)
         return self._marked(bookmark, self._highest(survey)) if survey.highest else bookmark
 
     @property
@@ -164,13 +173,6 @@ class OpenWindow:
         """Return what no run has read yet: the rows at the bookmark itself are known."""
         is_begun = self.start and self.window.from_bookmark
         return self.whole.beyond(self.start) if self.start and is_begun else self.whole
-
-    def _look_ahead(self) -> Survey:
-        # Rows at the bookmark itself do not count, or many of them would stop every run there.
-        whole = self.whole
-        survey = look_ahead(self.source, self.plan, self.key, self._unread, top=whole)
-        self._announce(survey)
-        return survey
 
     def _highest(self, survey: Survey) -> Mark:
         """Return the highest key, or the bookmark where nothing lies beyond it any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tap_spark_source.key import Key
@@ -37,15 +38,26 @@ def plan(bookmark: dict, **options) -> ReadPlan:
 
 
 class Run:
-    """One run: what it wrote, and the bookmark of its last STATE."""
+    """One run: what it wrote, and the bookmark of its last STATE.
 
-    def __init__(self, source, read: ReadPlan, *, killed_after: int | None = None) -> None:
+    `meanwhile` is called while a piece is being written, with the piece's number.
+    """
+
+    def __init__(
+        self,
+        source,
+        read: ReadPlan,
+        *,
+        killed_after: int | None = None,
+        meanwhile: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self.rows: list[dict] = []
         self.bookmark = dict(read.bookmark)
         self.bookmarks: list[dict] = []
         self.is_complete = False
         for number, piece in enumerate(pieces(source, read, version=len(source.rows) + 1)):
-            self.rows += piece.frame or []
+            self.rows += [dict(row) for row in piece.frame or []]
+            meanwhile(number)
             if killed_after is not None and number == killed_after:
                 return  # written, but the STATE did not follow any more
             self.bookmark = dict(piece.bookmark)

@@ -27,20 +27,27 @@ SIZES = {
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), key=KEYS, lookback=st.integers(0, 3))
-def test_whatever_happens_between_runs_the_target_equals_the_source(data, key, lookback):
+def test_whatever_happens_between_and_during_runs_the_target_equals_the_source(data, key, lookback):
     source, target, bookmark = MemorySource(rows(*data.draw(_ats()))), {}, {}
     for _ in range(data.draw(st.integers(1, 5))):
         options = {name: data.draw(strategy) for name, strategy in SIZES.items()}
         killed = data.draw(st.none() | st.integers(0, 3))
         read = incremental(bookmark, key, lookback=lookback, **options)
-        run = Run(source, read, killed_after=killed)
-        _check_repeats(run, read, key)
-        target |= {row["id"]: dict(row) for row in run.rows}
+        busy = data.draw(st.sets(st.integers(0, 3)))
+
+        def meanwhile(number, busy=busy):
+            if number in busy:
+                newest = max((row["at"] or 0 for row in source.rows), default=0)
+                _change(source, data, newest, lookback)
+
+        run = Run(source, read, killed_after=killed, meanwhile=meanwhile)
+        _check_repeats(run, read)
+        target |= {row["id"]: row for row in run.rows}
         bookmark = run.bookmark
         _change(source, data, _bookmark_at(bookmark, key), lookback)
     while not (run := Run(source, incremental(bookmark, key, lookback=lookback))).is_complete:
         pass
-    target |= {row["id"]: dict(row) for row in run.rows}
+    target |= {row["id"]: row for row in run.rows}
     assert target == {row["id"]: row for row in source.rows}
 
 
@@ -64,9 +71,10 @@ def _change(source: MemorySource, data, at: int, lookback: int) -> None:
             source.rows[number] |= {"at": data.draw(st.integers(at, at + 1)), "code": "changed"}
 
 
-def _check_repeats(run: Run, read: ReadPlan, key: Key) -> None:
-    """No run repeats more than the lookback and the last key value, nor a row twice."""
-    assert len(run.ids) == len(set(run.ids))
+def _check_repeats(run: Run, read: ReadPlan) -> None:
+    """No run repeats more than the lookback and the last key value, nor a row that stays twice."""
+    seen = [(row["id"], row["at"]) for row in run.rows]
+    assert len(seen) == len(set(seen))
     if read.window.start is not None:
         lowest = read.window.start[0] - read.window.lookback
         assert all(row["at"] is None or row["at"] >= lowest for row in run.rows)
