@@ -161,8 +161,9 @@ def _part(table: Table, name: str, describe: Callable[[str], Column] | None) -> 
     part = _described(table, name, describe, "replication key")
     if not part.has_order:
         raise SettingsError(
-            f"{table.stream}: {name} cannot be a replication key, because its database sorts it "
-            f"otherwise than it compares it; use an expression such as cast({name} as …)"
+            f"{table.stream}: {name} cannot be a replication key, because its database does not "
+            "sort it, or otherwise than it compares it; use an expression such as "
+            f"cast({name} as …)"
         )
     if not part.can_be_key:
         raise SettingsError(

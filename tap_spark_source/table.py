@@ -20,7 +20,8 @@ class Column:
     `read` is what a database selects in its place, `parse` what Spark then makes of that; both
     are there for types that a plain read would bend. `sql` is the expression that stands in its
     place where it is no column of the table, `origin` the column's name in the table where that is
-    another one. A column has no order where its source sorts it otherwise than it compares it.
+    another one. A column has no order where its source does not sort it, or otherwise than it
+    compares it.
     """
 
     name: str

@@ -20,6 +20,7 @@ class Derby(Dialect):
     label = "({schema} || '.' || {table})"
     random = "random()"
     knows_indexes = True
+    unordered = ("clob", "blob", "long varchar", "xml")
     system_schemas = ("SYS", "SYSIBM", "SYSCAT", "SYSFUN", "SYSPROC", "SYSSTAT", "SQLJ", "NULLID")
 
     @override

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +19,8 @@ Row = Mapping[str, Any]
 class Reading:
     """How to read a column that a plain read would bend; `{}` stands for the column.
 
-    `read` is for the database, `parse` for Spark, `hint` is added to the JSON Schema. A column that
-    the database sorts otherwise than it compares cannot be a key.
+    `read` is for the database, `parse` for Spark, `hint` is added to the JSON Schema. What a
+    bookmark would not be compared with as the database sorts it cannot be a key.
     """
 
     read: str | None = None
@@ -53,6 +54,8 @@ class Dialect:
     arrives_as_text = False
     # Whether indexes_query tells of all indexes, or of primary keys alone.
     knows_indexes = False
+    # Types that the database does not sort, or otherwise than it compares them with a text.
+    unordered: tuple[str, ...] = ()
     system_schemas: tuple[str, ...] = (
         "information_schema",
         "INFORMATION_SCHEMA",
@@ -181,6 +184,11 @@ class Dialect:
         """Say how to read an expression of this type in Spark, with values of these kinds."""
         del datatype, kinds
         return PLAIN
+
+    def has_order(self, native: str) -> bool:
+        """Say whether a key can be of this type, as the database names it."""
+        names = "|".join(self.unordered)
+        return not (names and re.match(rf"({names})(?![\w.])", native.lower()))
 
     def kinds_query(self, expression: str, table: str) -> str | None:
         """Return the query of the kinds of an expression's values, where its type tells nothing."""

@@ -26,7 +26,7 @@ from tap_spark_source.sources.base import (
     source_errors,
 )
 from tap_spark_source.sources.derby import Derby
-from tap_spark_source.sources.dialect import Dialect, Row, wanted_condition
+from tap_spark_source.sources.dialect import Dialect, Reading, Row, wanted_condition
 from tap_spark_source.sources.mysql import MariaDB, MySQL
 from tap_spark_source.sources.oracle import Oracle
 from tap_spark_source.sources.postgres import Postgres
@@ -99,8 +99,9 @@ class JdbcSource(Source):
         with source_errors(self._settings, table.stream):
             (field,) = self._select(table, [bare], conditions=[NOTHING]).schema.fields
             kinds = self._kinds(table, bare)
-            reading = self._dialect.reading_of(field.dataType.simpleString(), kinds)
             native = str(field.metadata.get("jdbcClientType", ""))
+            found = self._dialect.reading_of(field.dataType.simpleString(), kinds)
+            reading = self._ordered(found, native)
             exact = replace(bare, read=reading.read, parse=reading.parse)
             (field,) = self._select(table, [exact], conditions=[NOTHING]).schema.fields
         column = describe_column(
@@ -174,6 +175,10 @@ class JdbcSource(Source):
             *(f"{column.parsed(quote(column.name))} as {quote(column.name)}" for column in columns)
         )
 
+    def _ordered(self, reading: Reading, native: str) -> Reading:
+        """Say also whether the database sorts the type."""
+        return reading if self._dialect.has_order(native) else replace(reading, can_be_key=False)
+
     def _kinds(self, table: Table, column: Column) -> list[str]:
         """Ask which kinds of values an expression has, where the database's types do not tell."""
         asked = expression_of(self._dialect, column)
@@ -242,7 +247,10 @@ class JdbcSource(Source):
 
     def _columns(self, table: Table, rows: list[Row]) -> tuple[Column, ...]:
         """Ask Spark which types the columns arrive in, without reading a row."""
-        readings = [self._dialect.reading(row) for row in rows]
+        readings = [
+            self._ordered(self._dialect.reading(row), str(row.get("base") or row["native"]))
+            for row in rows
+        ]
         bare = [
             Column(name=row["c"], datatype="", schema={}, read=reading.read, parse=reading.parse)
             for row, reading in zip(rows, readings, strict=True)

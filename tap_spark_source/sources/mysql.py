@@ -51,6 +51,8 @@ class MySQL(Dialect):
 
     quotes = ("`", "`")
     knows_indexes = True
+    # The first two are sorted by number and compared by text.
+    unordered = ("enum", "set", "json", *_SHAPES)
 
     @override
     def url(self, url: str) -> str:
@@ -118,8 +120,6 @@ class MySQL(Dialect):
             return Reading("cast({} as unsigned)")
         if native.startswith("tinyint(1)"):
             return Reading("cast({} as signed)")  # or 2 would become true
-        if base in ("enum", "set"):
-            return Reading(can_be_key=False)  # sorted by number, compared by text
         if base in _SHAPES:
             return Reading("st_asbinary({})")
         return _READINGS.get(base, PLAIN)

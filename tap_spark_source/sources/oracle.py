@@ -36,6 +36,7 @@ class Oracle(Dialect):
     label = "({schema} || '.' || {table})"
     random = "dbms_random.value"
     system_schemas = ("SYS", "SYSTEM")
+    unordered = ("clob", "nclob", "blob", "bfile", "long", "xmltype", "json")
 
     @override
     def connection(self, given: Mapping[str, str]) -> dict[str, str]:

@@ -52,6 +52,24 @@ _KINDS = {
     "timestamp_ntz": "timestamp without time zone",
     "timestamp": "timestamp with time zone",
 }
+_UNORDERED = (
+    "json",
+    "jsonpath",
+    "xml",
+    "point",
+    "line",
+    "lseg",
+    "box",
+    "path",
+    "polygon",
+    "circle",
+    "xid",
+    "cid",
+    "aclitem",
+    "refcursor",
+    "pg_snapshot",
+    "txid_snapshot",
+)
 # What a row takes at least, even without a column.
 _ROW_BYTES = 28
 
@@ -62,6 +80,7 @@ class Postgres(Dialect):
     label = "({schema} || '.' || {table})"
     random = "random()"
     knows_indexes = True
+    unordered = _UNORDERED
 
     @override
     def connection(self, given: Mapping[str, str]) -> dict[str, str]:

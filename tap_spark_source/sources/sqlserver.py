@@ -35,6 +35,16 @@ class SQLServer(Dialect):
     # One number for each row, not one for the query.
     random = "rand(checksum(newid()))"
     system_schemas = ("sys", "INFORMATION_SCHEMA")
+    unordered = (
+        "sql_variant",
+        "xml",
+        "json",
+        "geography",
+        "geometry",
+        "text",
+        "ntext",
+        "image",
+    )
 
     @override
     def text(self, value: str) -> str:

@@ -16,7 +16,7 @@ from tests.support.tap import Postgres, previews, run_tap
 SCHEMA = """
 create table events (
   id int primary key, at timestamptz, day date, gone bool, gone_on timestamp, left_at int,
-  note text, score float8, doc jsonb);
+  note text, score float8, doc jsonb, place point);
 insert into events select n, timestamptz '2024-01-01 00:00:00+00' + n * interval '1 hour',
   date '2024-01-01' + n, n = 2, case when n = 3 then timestamp '2024-05-05' end, (n = 4)::int,
   'note ' || n, n, '{}' from generate_series(1, 10) n;
@@ -128,6 +128,8 @@ def test_nothing_is_warned_of_where_all_is_well(database, caplog, key):
     [
         ("updated", SourceError, "replication key updated is no column of public.events"),
         ("score", SettingsError, "score of type double cannot be a replication key"),
+        ("place", SettingsError, r"place cannot be .* cast\(place as"),
+        ("doc::json", SettingsError, "doc::json cannot be a replication key"),
         ("score * 2", SettingsError, "score . 2 of type double cannot be"),
         (
             "coalesce(nope, at)",

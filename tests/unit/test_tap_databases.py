@@ -6,9 +6,11 @@ import sqlite3
 
 import pytest
 
-from tap_spark_source.sources.dialect import DECIMAL_HINT, PLAIN
+from tap_spark_source.sources.derby import Derby
+from tap_spark_source.sources.dialect import DECIMAL_HINT, PLAIN, Dialect
 from tap_spark_source.sources.mysql import MariaDB, MySQL
 from tap_spark_source.sources.oracle import Oracle
+from tap_spark_source.sources.postgres import Postgres
 from tap_spark_source.sources.sqlite import SQLite
 from tap_spark_source.sources.sqlserver import SQLServer
 from tap_spark_source.table import Column
@@ -64,11 +66,20 @@ def test_variables_of_the_session_join_those_of_the_tap():
     }
 
 
-@pytest.mark.parametrize("base", ["enum", "set"])
-def test_what_mysql_sorts_otherwise_than_it_compares_is_no_key(base):
-    row = {"base": base, "native": f"{base}('b','a')", "p": None}
-    assert not MySQL().reading(row).can_be_key
-    assert MySQL().reading({"base": "varchar", "native": "varchar(3)", "p": None}).can_be_key
+@pytest.mark.parametrize(
+    ("dialect", "unordered", "ordered"),
+    [
+        (MySQL(), "enum,set,json,JSON,point", "varchar,int,timestamp"),
+        (Postgres(), "json,json[],xml,point,box,xid,cid", "jsonb,xid8,points,json.kind,text"),
+        (SQLServer(), "sql_variant,xml,text,ntext,image,geography", "varchar,nvarchar,xmlns"),
+        (Oracle(), "CLOB,NCLOB,BLOB,LONG,LONG RAW,XMLTYPE", "VARCHAR2,RAW"),
+        (Derby(), "CLOB(2147483647),LONG VARCHAR NOT NULL,XML", "VARCHAR(10),BIGINT"),
+    ],
+)
+def test_what_a_database_does_not_sort_as_it_compares_it_is_no_key(dialect, unordered, ordered):
+    assert not [native for native in unordered.split(",") if dialect.has_order(native)]
+    assert all(dialect.has_order(native) for native in ordered.split(","))
+    assert all(Dialect().has_order(native) for native in unordered.split(","))
 
 
 @pytest.mark.parametrize(
