@@ -114,7 +114,7 @@ def plan_read(
         late_stream=bool(options.get("late_stream")),
         method=replication.method,
         new_files=replication.method == INCREMENTAL and bool(options.get("new_files")),
-        lookback=options.get("lookback", settings.lookback) or 0,
+        lookback=settings.lookback_of(table.stream),
         snapshot=plan_snapshot(table, settings, key_properties=key_properties),
         singer_decimal=settings.singer_decimal,
     )

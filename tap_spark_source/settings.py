@@ -166,6 +166,11 @@ class Settings:
         """Return the stream's options: of each key the last matching pattern wins."""
         return merged_options(stream, self.stream_options)
 
+    def lookback_of(self, stream: str) -> float:
+        """Return how far below its bookmark a stream is read again."""
+        given: float | None = self.of_stream(stream).get("lookback")
+        return self.lookback if given is None else given
+
 
 def source_kind(url: str) -> str:
     """Return the kind of source that a URL names: its scheme."""

@@ -32,7 +32,7 @@ def plan_window(stream: str, key: Key, settings: Settings, bookmark: Mapping[str
     """Decide on the start and the rules of a window; a given one is fixed."""
     options = settings.of_stream(stream)
     window = Window(
-        lookback=options.get("lookback", settings.lookback) or 0,
+        lookback=settings.lookback_of(stream),
         null_keys=options.get("null_replication_key") or settings.null_keys,
     )
     if settings.has_window:

@@ -38,7 +38,8 @@ def configured_lookback(pipeline: Pipeline, stream: str) -> float:
     config = pipeline.tap.config
     options = config.get("stream_options")
     merged = merged_options(stream, options if isinstance(options, Mapping) else None)
-    value = merged.get("lookback", config.get("lookback"))
+    given = merged.get("lookback")
+    value = config.get("lookback") if given is None else given
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 

@@ -175,10 +175,11 @@ class TestLateRows:
         assert (record["late"], orders["late"], orders["late_seconds"]) == (4, 4, 100)
         assert orders["suggested_lookback"] == 10_800
 
-    def test_a_lookback_that_is_wide_enough_is_left_alone(self, bench, capfd):
+    @pytest.mark.parametrize(("lookback", "own"), [(1, 200), (200, None)])
+    def test_a_lookback_that_is_wide_enough_is_left_alone(self, bench, capfd, lookback, own):
         bench.write("tap-fake", TELL + self.LATE % 100 + TAP)
         tap = bench.pipeline().tap
-        wide = {"lookback": 1, "stream_options": {"ord*": {"lookback": 200}}}
+        wide = {"lookback": lookback, "stream_options": {"ord*": {"lookback": own}}}
         bench.run(tap=type(tap)(tap.command, wide))
 
         assert last(bench)["late"] == 2

@@ -170,7 +170,10 @@ def test_the_options_of_a_stream_win_over_the_general_ones():
     assert plan.window.lookback == 0
     assert plan.window.null_keys == "fail"
     assert plan.where == "x > 1"
-    assert read(key="id", lookback=9).window.lookback == 9
+    unset = {"s-t": {"lookback": None}}
+    for others in ({}, {"stream_options": unset}):
+        found = read(key="id", lookback=9, **others)
+        assert (found.window.lookback, found.lookback) == (9, 9)
 
 
 @pytest.mark.parametrize(("key", "value"), [("id", "7"), ("at", "yesterday")])
