@@ -16,7 +16,11 @@ def advice(plan: ReadPlan) -> Iterator[str]:
             "table, and this one goes by replication key or by files; remove it"
         )
     table, indexes = plan.table, plan.table.indexes
-    if indexes is None or table.is_view:
+    if table.is_view:
+        return
+    if table.knows_nulls:
+        yield from _about_nulls(plan)
+    if indexes is None:
         return
     if plan.window is not None and plan.key is not None:
         first = plan.key.parts[0]
@@ -25,18 +29,23 @@ def advice(plan: ReadPlan) -> Iterator[str]:
                 f"no index begins with the replication key {first.name}: every run reads the whole "
                 f"of {table.label}; create one"
             )
-        if plan.key.is_nullable and plan.window.null_keys != "fail":
-            always = plan.window.null_keys == "include" and not plan.window.is_fixed
-            yield (
-                f"replication key {plan.key.label} may be NULL, and such rows are "
-                f"{'read in every run' if always else 'never read'}; declare it NOT NULL, or use "
-                "an expression such as coalesce(updated_at, created_at)"
-            )
     if plan.key_properties and not _is_unique(table, indexes, plan.key_properties):
         yield (
             f"no unique index guarantees that {', '.join(plan.key_properties)} tells rows apart; "
             "rows that share it replace each other in the target"
         )
+
+
+def _about_nulls(plan: ReadPlan) -> Iterator[str]:
+    window, key = plan.window, plan.key
+    if window is None or key is None or not key.is_nullable or window.null_keys == "fail":
+        return
+    always = window.null_keys == "include" and not window.is_fixed
+    yield (
+        f"replication key {key.label} may be NULL, and such rows are "
+        f"{'read in every run' if always else 'never read'}; declare it NOT NULL, or use an "
+        "expression such as coalesce(updated_at, created_at)"
+    )
 
 
 def _serves(index: Index, part: Column, table: Table) -> bool:

@@ -87,7 +87,8 @@ class Index:
 class Table:
     """One table or view of a source, and the stream it becomes.
 
-    `indexes` is None where the source does not tell. `rows` is the source's own estimate,
+    `indexes` is None where the source does not tell, nor does it tell which columns may be NULL
+    unless it `knows_nulls`. `rows` is the source's own estimate,
     `most_rows` what it cannot exceed.
     """
 
@@ -98,6 +99,7 @@ class Table:
     keys: tuple[str, ...] = ()
     is_view: bool = False
     indexes: tuple[Index, ...] | None = None
+    knows_nulls: bool = False
     rows: int | None = None
     most_rows: int | None = None
 

@@ -239,6 +239,7 @@ class JdbcSource(Source):
             keys=next((index.columns for index in indexes if index.is_primary), ()),
             is_view="VIEW" in first["kind"],
             indexes=indexes if self._dialect.knows_indexes else None,
+            knows_nulls=True,
             # Negative where the database has not counted yet.
             rows=estimate if estimate is not None and estimate >= 0 else None,
             most_rows=first.get("most"),

@@ -88,6 +88,12 @@ def test_an_incremental_read_goes_on_at_its_bookmark(url):
     assert [row["id"] for row in run_tap(config, state=first.state).records()] == [3]
 
 
+def test_a_key_that_may_be_null_is_warned_of(url, caplog):
+    config = {"source_url": url, "tables": ["main.changed"]}
+    run_tap({**config, "stream_options": {"*": {"replication_key": "b"}}})
+    assert "main-changed: replication key b may be NULL" in caplog.text
+
+
 def test_a_table_is_cut_along_its_key(url):
     output = run_tap({"source_url": url, "tables": ["main.pairs"], "slice_rows": 1})
     assert sorted((row["a"], row["b"]) for row in output.records()) == [

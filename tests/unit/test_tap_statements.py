@@ -130,7 +130,14 @@ def test_bytes_are_compared_as_bytes():
 def advised(
     key: Column = AT, indexes: tuple[Index, ...] | None = (), *, is_view: bool = False, **options
 ) -> str:
-    table = Table(stream="t", name="t", columns=(AT, ID, NOTE), indexes=indexes, is_view=is_view)
+    table = Table(
+        stream="t",
+        name="t",
+        columns=(AT, ID, NOTE),
+        indexes=indexes,
+        is_view=is_view,
+        knows_nulls=options.pop("knows_nulls", True),
+    )
     plan = ReadPlan(
         table=table,
         columns=table.columns,
@@ -157,6 +164,8 @@ def test_advice_about_nulls_says_what_happens_to_them():
     assert "are read in every run" in advised(NOTE, indexes)
     assert "are never read" in advised(NOTE, indexes, null_keys="exclude")
     assert advised(NOTE, indexes, null_keys="fail") == ""
+    assert "are read in every run" in advised(NOTE, None)
+    assert advised(NOTE, None, is_view=True) == advised(NOTE, None, knows_nulls=False) == ""
 
 
 def test_key_properties_want_a_unique_index():
