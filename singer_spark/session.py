@@ -152,7 +152,10 @@ def _class_path(settings: SparkSettings, urls: list[str]) -> list[str]:
 
 def _configuration(settings: SparkSettings, class_path: list[str]) -> dict[str, str]:
     """Gather the whole configuration: defaults, then the user's, then what is fixed."""
-    java_options = settings.conf.get("spark.driver.extraJavaOptions", "")
+    given = {
+        side: settings.conf.get(f"spark.{side}.extraJavaOptions", "")
+        for side in ("driver", "executor")
+    }
     conf = {
         **_tuning(settings),
         **_s3_conf(os.environ),
@@ -162,8 +165,10 @@ def _configuration(settings: SparkSettings, class_path: list[str]) -> dict[str, 
         "spark.master": settings.master,
         "spark.driver.extraJavaOptions": (
             f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_beside('log4j2.properties')} "
-            f"-Dderby.stream.error.file={os.devnull} {_JIT} {java_options}"
+            f"-Dderby.stream.error.file={os.devnull} {_JIT} {given['driver']}"
         ).strip(),
+        # Drivers of databases read times by Java's own zone.
+        "spark.executor.extraJavaOptions": f"-Duser.timezone=UTC {given['executor']}".strip(),
         "spark.driver.extraClassPath": os.pathsep.join(class_path),
     }
     if not settings.is_local:

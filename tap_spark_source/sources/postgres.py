@@ -34,9 +34,10 @@ _EXACT = {
     "bytea",
     "uuid",
 }
+_ZONELESS = "timestamp without time zone"
 _RANGES = {
     "date": ("date", "'0001-01-01'", "'9999-12-31'"),
-    "timestamp without time zone": (
+    _ZONELESS: (
         "timestamp",
         "'0001-01-01 00:00:00'",
         "'9999-12-31 23:59:59.999999'",
@@ -49,7 +50,7 @@ _RANGES = {
 }
 _KINDS = {
     "date": "date",
-    "timestamp_ntz": "timestamp without time zone",
+    "timestamp_ntz": _ZONELESS,
     "timestamp": "timestamp with time zone",
 }
 _UNORDERED = (
@@ -163,7 +164,7 @@ class Postgres(Dialect):
     def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:
         del kinds
         if datatype in _KINDS:
-            return Reading(_guarded(_KINDS[datatype]))
+            return _scalar(_KINDS[datatype], None)
         # Spark would cut a number without bounds.
         if datatype.startswith("decimal"):
             return Reading("cast({} as text)", hint=DECIMAL_HINT)
@@ -171,6 +172,9 @@ class Postgres(Dialect):
 
 
 def _scalar(kind: str, args: str | None) -> Reading:
+    if kind == _ZONELESS:
+        # The driver would take it for a time of Java's own zone, which may have skipped it.
+        return Reading(f"cast({_guarded(kind)} as text)", "cast({} as timestamp_ntz)")
     if kind in _RANGES:
         return Reading(_guarded(kind))
     if kind in _EXACT or _is_exact_numeric(kind, args) or (kind, args) == ("bit", "1"):
@@ -190,6 +194,10 @@ def _array(kind: str, args: str | None, dimensions: int) -> Reading:
     exact = kind in _EXACT or _is_exact_numeric(kind, args)
     if exact and dimensions:
         return PLAIN
+    if kind == _ZONELESS and dimensions == 1:
+        return Reading(
+            f"cast({_guarded_array(kind)} as text[])", "cast({} as array<timestamp_ntz>)"
+        )
     if kind in _RANGES and dimensions == 1:
         return Reading(_guarded_array(kind))
     return Reading("cast({} as text[])" if dimensions == 1 else "cast({} as text)")

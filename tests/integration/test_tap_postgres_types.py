@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from decimal import Decimal
 
 import pytest
@@ -42,6 +43,8 @@ insert into far (id, tz) values (3, '-infinity');
 insert into far (id, d) values (4, 'infinity');
 insert into far (id, n) values (5, 'NaN');
 insert into far (id, da) values (6, '{infinity}');
+create table gaps (id int primary key, ts timestamp, tsa timestamp[]);
+insert into gaps values (1, '2024-03-31 02:30:00.5', '{2024-03-31 02:30:00.5, null}');
 insert into far values (7, '9999-12-31 23:59:59.999999', '0001-01-01 00:00:00+00', '9999-12-31');
 """
 EXPECTED = {
@@ -135,6 +138,27 @@ def test_what_spark_would_bend_is_an_error(database, row, reason):
         run_tap(database.reads("far", where=f"id = {row}"))
     assert "public-far" in str(caught.value)
     assert caught.value.exit_code == 65
+
+
+@contextmanager
+def zone_of_java(spark, name: str):
+    zones = spark.sparkContext._jvm.java.util.TimeZone
+    before = zones.getDefault()
+    zones.setDefault(zones.getTimeZone(name))
+    try:
+        yield
+    finally:
+        zones.setDefault(before)
+
+
+@pytest.mark.parametrize("key", ["ts", "coalesce(ts, ts)"])
+def test_a_time_without_a_zone_arrives_whatever_the_zone_of_java_is(spark, database, key):
+    # Berlin's clocks never showed it.
+    with zone_of_java(spark, "Europe/Berlin"):
+        output = run_tap(database.reads("gaps", replication_key=key))
+    gap = "2024-03-31T02:30:00.500000"
+    assert output.records() == [{"id": 1, "ts": gap, "tsa": [gap, None]}]
+    assert output.bookmark("public-gaps")["replication_key_value"] == gap
 
 
 def test_the_ends_of_the_calendar_arrive(database):

@@ -85,6 +85,21 @@ def test_postgres_times_are_guarded_against_what_no_calendar_has():
         assert "unnest" in Postgres().reading({"base": f"{base}[]", "dims": 1}).read
 
 
+@pytest.mark.parametrize(
+    ("base", "dims", "text", "parse"),
+    [
+        ("timestamp without time zone", 0, " as text)", "cast({} as timestamp_ntz)"),
+        ("timestamp(3) without time zone[]", 1, " as text[])", "cast({} as array<timestamp_ntz>)"),
+        ("timestamp with time zone", 0, " end", None),
+    ],
+)
+def test_postgres_times_without_a_zone_are_texts_that_spark_parses(base, dims, text, parse):
+    reading = Postgres().reading({"base": base, "dims": dims})
+    assert (reading.read.endswith(text), reading.parse) == (True, parse)
+    if not dims and parse:
+        assert Postgres().reading_of("timestamp_ntz") == reading
+
+
 def test_derby_indexes_name_their_columns_in_their_order():
     columns = [{"pos": 1, "c": "ID"}, {"pos": 2, "c": "PART"}]
     rows = [
