@@ -52,6 +52,9 @@ class SQLServer(Dialect):
 
     @override
     def literal(self, column: Column, value: str) -> str:
+        if column.native.lower().startswith(("char", "varchar")):
+            # With N'…' it would be compared by Unicode's rules, though sorted by its own.
+            return super().text(value)
         if not column.is_time:
             return super().literal(column, value)
         if column.native.lower() == "datetime":

@@ -55,6 +55,21 @@ def test_a_bookmark_becomes_a_literal_of_its_type(dialect, datatype, value, lite
     assert dialect.literal(column(datatype), value) == literal
 
 
+@pytest.mark.parametrize(
+    ("native", "literal"),
+    [
+        ("varchar", "'it''s'"),
+        ("CHAR", "'it''s'"),
+        ("nvarchar", "N'it''s'"),
+        ("nchar", "N'it''s'"),
+        ("", "N'it''s'"),
+    ],
+)
+def test_a_text_of_sql_server_is_compared_by_the_rules_of_its_column(native, literal):
+    code = Column(name="code", datatype="string", schema={}, native=native)
+    assert SQLServer().literal(code, "it's") == literal
+
+
 def test_variables_of_the_session_join_those_of_the_tap():
     ours = "time_zone='+00:00'"
     assert MySQL().connection({})["sessionVariables"] == ours
