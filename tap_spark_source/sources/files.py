@@ -16,6 +16,7 @@ from singer_spark.names import quote
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings
 from tap_spark_source.sources.base import source_errors
+from tap_spark_source.sources.dialect import exact_time
 from tap_spark_source.sources.frames import FrameSource
 from tap_spark_source.table import Table, is_name, is_wanted
 
@@ -36,6 +37,9 @@ _DEFAULTS = {
     "parquet": {"mergeSchema": "true"},
     "orc": {"mergeSchema": "true"},
 }
+# With these, times of CSV are what the user says.
+_TIME_OPTIONS = {"mode", "timestampformat", "timestampntzformat", "timezone"}
+_TIMES = ("timestamp", "timestamp_ntz")
 _ENDINGS = {"text": "te?xt"}
 _HALF_WRITTEN = (".tmp", ".temp", ".part", ".partial", ".inprogress", ".filepart", "._COPYING_")
 
@@ -133,7 +137,13 @@ class FileSource(FrameSource):
             # Folders such as day=1 between the table and its files are columns.
             reader = reader.option("basePath", root)
         # A path is taken as a pattern.
-        return reader.load([_globbed(path) for path in paths])
+        globs = [_globbed(path) for path in paths]
+        found = reader.load(globs)
+        given = {name.lower() for name in self._settings.options}
+        if kind != "csv" or given & _TIME_OPTIONS or not _has_times(found.schema):
+            return found
+        texts, items = _times_as_texts(found.schema)
+        return reader.schema(texts).load(globs).selectExpr(*items)
 
     def _complete_files(self, path: str) -> list[FoundFile]:
         modified = "date_format(modificationTime, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx\") as modified"
@@ -189,6 +199,21 @@ def is_complete(name: str) -> bool:
     parts = name.split("/")
     hidden = any(part[0] == "." or (part[0] == "_" and "=" not in part) for part in parts)
     return not hidden and not name.endswith(_HALF_WRITTEN)
+
+
+def _has_times(schema: T.StructType) -> bool:
+    return any(field.dataType.simpleString() in _TIMES for field in schema.fields)
+
+
+def _times_as_texts(schema: T.StructType) -> tuple[str, list[str]]:
+    """Return the schema to read by and what to select: Spark's reader would cut fine times."""
+    columns, items = [], []
+    for field in schema.fields:
+        name, datatype = quote(field.name), field.dataType.simpleString()
+        is_time = datatype in _TIMES
+        columns.append(f"{name} {'string' if is_time else datatype}")
+        items.append(f"{exact_time(datatype)} as {{}}".replace("{}", name) if is_time else name)
+    return ", ".join(columns), items
 
 
 def _absolute(path: str) -> str:

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from singer_spark.errors import SourceError
+from singer_spark.errors import DataError, SourceError
 from tap_spark_source import messages
 from tap_spark_source.spool import spooled_blocks
 from tests.support.tap import discover, run_tap
@@ -64,6 +64,33 @@ def test_csv_has_headers_and_inferred_types_that_options_override(tmp_path):
     ]
     texts = run_tap({"source_url": url, "source_options": {"inferSchema": False}})
     assert texts.records("people")[0] == {"id": "1", "name": "ann", "score": "1.5"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"replication_key": "`at"}, {"replication_method": "INCREMENTAL", "new_files": True}],
+)
+def test_times_of_csv_that_are_finer_than_a_microsecond_are_an_error(tmp_path, options):
+    path = tmp_path / "part=1" / "events.csv"
+    path.parent.mkdir()
+    times = ["2024-01-01T10:00:00.1234560Z", "2024-01-01 12:30:00+02:00", ""]
+    path.write_text("id,`at\n" + "".join(f"{n},{at}\n" for n, at in enumerate(times)))
+    where = "year(```at`) = 2024 or id = 2"
+    config = {"source_url": f"csv:{tmp_path.parent}", "tables": [tmp_path.name]}
+    config |= {"stream_options": {"*": {"where": where, **options}}}
+    records = run_tap(config).records()
+    assert {row["id"]: row["`at"] for row in records} == {
+        0: "2024-01-01T10:00:00.123456+00:00",
+        1: "2024-01-01T10:30:00.000000+00:00",
+        2: None,
+    }
+    assert {row["part"] for row in records} == {1}
+    path.write_text("id,`at\n1,2024-01-01T10:00:00.1234567\n")
+    with pytest.raises(DataError, match=r"00\.1234567 is finer than a microsecond"):
+        run_tap(config)
+    plain = {"inferSchema": False}
+    (record,) = run_tap({**config, "stream_options": {}, "source_options": plain}).records()
+    assert record["`at"] == "2024-01-01T10:00:00.1234567"
 
 
 def test_json_numbers_keep_their_digits(tmp_path):
