@@ -42,6 +42,8 @@ class DescribedStream(Stream):
             name, schema = table.stream, json_schema(table.columns)
         elif entry is not None:
             name, schema = entry.tap_stream_id, entry.schema.to_dict()
+        # Before the SDK makes an entry for every stream.
+        self._is_in_state = name in tap.state.get("bookmarks", {})
         super().__init__(tap, name=name, schema=schema)
         self._settle_keys()
 

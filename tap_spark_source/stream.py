@@ -142,6 +142,8 @@ class SparkStream(DescribedStream):
         state = self.stream_state
         state.clear()
         state.update(piece.bookmark)
+        if self._tap.settings.has_window and not (state or self._is_in_state):
+            del self.tap_state["bookmarks"][self.name]
         # What tells changes alone has no version, which would retire every other row.
         if piece.is_last and piece.version is not None and self._stream_version is not None:
             super()._write_activate_version_message(piece.version)

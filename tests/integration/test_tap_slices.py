@@ -128,7 +128,7 @@ def test_a_given_window_is_read_again_and_leaves_the_state_alone(database):
     times = {"window_start": "2024-01-03", "window_end": "2024-01-04"}
     output = run_tap(config(database, "many", times, replication_key="day"))
     assert {record["day"] for record in output.records()} == {"2024-01-03"}
-    assert output.state == {"bookmarks": {"public-many": {}}}
+    assert output.state == {"bookmarks": {}}
 
 
 def test_streams_without_a_key_are_left_out_of_a_window(database, caplog):
