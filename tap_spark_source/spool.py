@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from singer_spark.errors import SourceError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _FILE_ROWS = 20_000
 _BLOCK_BYTES = 2**20
 _POLL_SECONDS = 0.05
+_MARKER = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 _PART = re.compile(r"(part-\d+-.*-c)(\d+)\.txt")
 
 
@@ -42,8 +45,7 @@ def spooled_blocks(lines: DataFrame) -> Iterator[bytes]:
             if is_last:
                 break
             writer.join(_POLL_SECONDS)
-        if writer.error is not None:
-            raise writer.error
+        writer.check()
 
 
 class _Writer(threading.Thread):
@@ -61,9 +63,20 @@ class _Writer(threading.Thread):
         writer = self._lines.write.option("maxRecordsPerFile", _FILE_ROWS)
         writer = writer.option("mapreduce.fileoutputcommitter.algorithm.version", 2)
         try:
-            writer.text(self._folder.as_uri())
+            # Not encoded: Spark takes a % for what it is.
+            writer.option(_MARKER, "true").text(f"file://{self._folder}")
         except BaseException as error:  # noqa: BLE001 - handed over, not swallowed
             self.error = error
+
+    def check(self) -> None:
+        """Fail where the lines are not all in the folder."""
+        if self.error is not None:
+            raise self.error
+        if not (self._folder / "_SUCCESS").exists():
+            raise SourceError(
+                f"Spark has not written its lines into {self._folder}; set TMPDIR to a folder that "
+                "it can write to"
+            )
 
 
 def _complete(folder: Path, given: Mapping[str, int]) -> dict[str, list[Path]]:

@@ -194,6 +194,15 @@ def test_spooled_blocks_are_the_lines_each_once(lines, monkeypatch):
     assert set(found) == expected
 
 
+def test_lines_are_spooled_in_a_folder_of_any_name(spark, tmp_path, monkeypatch):
+    folder = tmp_path / "a place, 100% é@x=1+1 [*]"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    rows = spark.range(3).selectExpr("cast(id as string) as value")
+    assert sorted(b"".join(spooled_blocks(rows)).split()) == [b"0", b"1", b"2"]
+    assert list(folder.iterdir()) == []
+
+
 def test_fetched_pieces_are_the_lines_each_once_and_small(lines, monkeypatch):
     monkeypatch.setattr(messages, "PIECE_BYTES", 200_000)
     frame, expected = lines

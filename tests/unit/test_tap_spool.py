@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from threading import Event
-from urllib.parse import urlparse
 
 import pytest
 
+from singer_spark.errors import SourceError
 from tap_spark_source.spool import spooled_blocks
 
 
@@ -26,10 +26,11 @@ class Written:
         return self
 
     def text(self, place: str) -> None:
-        folder = Path(urlparse(place).path)
+        folder = Path(place.removeprefix("file://"))
         attempt = folder / "_temporary" / "0" / "_temporary" / "attempt"
         attempt.mkdir(parents=True)
         self._steps(folder, attempt)
+        (folder / "_SUCCESS").touch()
 
 
 def part(number: int) -> str:
@@ -88,3 +89,12 @@ def test_an_error_of_the_writer_reaches_the_one_who_waits():
 
     with pytest.raises(OSError, match="no space left"):
         list(spooled_blocks(Written(steps)))
+
+
+def test_lines_that_went_elsewhere_are_an_error():
+    class Elsewhere(Written):
+        def text(self, place: str) -> None:
+            super().text(f"{place}%20")
+
+    with pytest.raises(SourceError, match=r"not written its lines into .*; set TMPDIR"):
+        list(spooled_blocks(Elsewhere(lambda folder, _: write(folder, 0))))
