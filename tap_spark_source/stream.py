@@ -33,11 +33,11 @@ class SparkStream(DescribedStream):
     def _generate_schema_messages(self) -> Generator[SchemaMessage, None, None]:
         plan, names = self.plan, filter(None, [self.name, self._late_name])
         if self.takes_sdk_path:
-            if plan.has_deletions:
+            if plan.has_deletions or self._tap.settings.of_stream(self.name).get("deleted_flag"):
                 raise SettingsError(
-                    f"{self.name}: LOG_BASED and snapshot do not go with stream maps, flattening "
-                    "or deselected nested properties, which would undo deletions; remove one of "
-                    "them"
+                    f"{self.name}: LOG_BASED, snapshot and deleted_flag do not go with stream "
+                    "maps, flattening or deselected nested properties, which would undo deletions; "
+                    "remove one of them"
                 )
             yield from super()._generate_schema_messages()
             return

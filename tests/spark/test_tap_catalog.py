@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from singer_spark.errors import SourceError
+from singer_spark.errors import SettingsError, SourceError
 from tap_spark_source.sources.files import FileSource
 from tests.support.tap import discover, entry_of, metadata_of, run_tap
 
@@ -127,3 +127,10 @@ def test_flattening_goes_through_the_sdk(config):
     output = run_tap({**config, "flattening_enabled": True, "flattening_max_depth": 1})
     assert sorted(record["nested__a"] for record in output.records("orders")) == [0, 1, 2]
     assert "nested__a" in output.of("SCHEMA", "orders")[0]["schema"]["properties"]
+
+
+def test_marked_deletions_are_not_sent_through_the_sdk_which_would_drop_them(config):
+    settings = {**config, "flattening_enabled": True, "flattening_max_depth": 1}
+    settings["stream_options"] = {"orders": {"deleted_flag": "id = 1"}}
+    with pytest.raises(SettingsError, match="orders: LOG_BASED, snapshot and deleted_flag do not"):
+        run_tap(settings)
