@@ -133,7 +133,7 @@ class FileSource(FrameSource):
             return reader.load(root)
         if schema is not None:
             reader = reader.schema(schema)
-        if list(paths) != [root]:
+        if [_bare(path) for path in paths] != [_bare(root)]:
             # Folders such as day=1 between the table and its files are columns.
             reader = reader.option("basePath", root)
         # A path is taken as a pattern.
@@ -149,10 +149,9 @@ class FileSource(FrameSource):
         modified = "date_format(modificationTime, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx\") as modified"
         label = "_metadata.file_path as label"
         found = self._files(_globbed(path), "path", modified, label).toArrow().to_pylist()
-        root = _bare(path) + "/"
         files = [
             FoundFile(
-                name=_bare(row["path"]).removeprefix(root),
+                name=_name_below(path, row["path"]),
                 path=row["path"],
                 modified=row["modified"],
                 label=row["label"],
@@ -224,6 +223,12 @@ def _absolute(path: str) -> str:
 def _bare(path: str) -> str:
     """Return a path without its scheme and host, which Spark spells in its own way."""
     return re.sub(r"^\w+:(//[^/]*)?", "", path)
+
+
+def _name_below(root: str, path: str) -> str:
+    """Name a file below the folder of its table; a table that is one file has the file's name."""
+    top, file = _bare(root), _bare(path)
+    return file.rpartition("/")[2] if file == top else file.removeprefix(f"{top}/")
 
 
 def _globbed(path: str) -> str:

@@ -84,6 +84,17 @@ def test_new_files_of_plain_text(tmp_path):
     assert second.bookmark("t")["files"]["names"] == ["b.log"]
 
 
+def test_a_table_that_is_one_file_is_read_again_when_it_was_replaced(tmp_path):
+    settings = config(tmp_path / "t", max_rows=5)
+    put(tmp_path, "t.csv", "id\n1\n", 1000)
+    first = run_tap(settings)
+    assert ids(first) == [1]
+    assert first.bookmark("t")["files"]["names"] == ["t.csv"]
+    assert run_tap(settings, state=first.state).records() == []
+    put(tmp_path, "t.csv", "id\n2\n", 2000)
+    assert ids(run_tap(settings, state=first.state)) == [2]
+
+
 def test_a_state_follows_each_group_of_files(tmp_path, monkeypatch):
     monkeypatch.setattr("tap_spark_source.ways.new_files._PIECE_FILES", 2)
     for number in range(5):
