@@ -59,7 +59,7 @@ def plan_snapshot(
     keys = [column for column in map(table.column, key_properties) if column]
     written = tuple(_written(column, as_text=settings.singer_decimal) for column in keys)
     form = Form(source=source_of(settings.url), key=written)
-    return Snapshot(mode=mode, path=path.rstrip("/"), form=form, every=seconds)
+    return Snapshot(mode=mode, path=path, form=form, every=seconds)
 
 
 def _written(column: Column, *, as_text: bool) -> str:

@@ -140,7 +140,7 @@ class Settings:
             window_end=config.get("window_end"),
             partitions=config.get("num_partitions") or os.cpu_count() or 1,
             fetch_rows=config.get("fetch_rows") or 10_000,
-            snapshot_path=config.get("snapshot_path"),
+            snapshot_path=absolute_path(config.get("snapshot_path") or "") or None,
             stream_options=config.get("stream_options") or {},
             singer_decimal=bool(config.get("use_singer_decimal")),
             batch=BatchSettings.from_config(config),
@@ -175,6 +175,12 @@ class Settings:
 def source_kind(url: str) -> str:
     """Return the kind of source that a URL names: its scheme."""
     return url.partition(":")[0].lower()
+
+
+def absolute_path(path: str) -> str:
+    """Return a local path in full; others have a scheme."""
+    is_full = not path or re.match(r"\w+:", path)
+    return path.rstrip("/") if is_full else os.path.abspath(path)  # noqa: PTH100
 
 
 def source_problems(config: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from typing_extensions import override
 from singer_spark.errors import SourceError
 from singer_spark.names import quote
 from tap_spark_source.plan import ReadPlan
-from tap_spark_source.settings import Settings
+from tap_spark_source.settings import Settings, absolute_path
 from tap_spark_source.sources.base import source_errors
 from tap_spark_source.sources.dialect import exact_time
 from tap_spark_source.sources.frames import FrameSource
@@ -64,7 +63,7 @@ class FileSource(FrameSource):
         super().__init__(spark, settings)
         # The others have no statistics, so that each slice would read every file again.
         self.can_slice = settings.kind in ("delta", "parquet", "orc")
-        self._root = _absolute(settings.url.partition(":")[2])
+        self._root = absolute_path(settings.url.partition(":")[2])
         self._paths: dict[str, str] | None = None
         self._places: dict[str, str] = {}
 
@@ -213,11 +212,6 @@ def _times_as_texts(schema: T.StructType) -> tuple[str, list[str]]:
         columns.append(f"{name} {'string' if is_time else datatype}")
         items.append(f"{exact_time(datatype)} as {{}}".replace("{}", name) if is_time else name)
     return ", ".join(columns), items
-
-
-def _absolute(path: str) -> str:
-    """Return a local path in full; others have a scheme."""
-    return path.rstrip("/") if re.match(r"\w+:", path) else os.path.abspath(path)  # noqa: PTH100
 
 
 def _bare(path: str) -> str:

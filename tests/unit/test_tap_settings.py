@@ -26,6 +26,18 @@ def test_a_url_is_all_that_is_needed():
     assert settings.fetch_rows == 10_000
 
 
+def test_a_relative_path_of_snapshots_is_made_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for given, expected in {
+        "a/b/": f"{tmp_path}/a/b",
+        "/c/": "/c",
+        "s3a://lake/d/": "s3a://lake/d",
+        "": None,
+        None: None,
+    }.items():
+        assert Settings.from_config({**GOOD, "snapshot_path": given}).snapshot_path == expected
+
+
 def test_every_problem_is_reported_at_once():
     found = problems(
         {
