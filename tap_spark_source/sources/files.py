@@ -66,6 +66,7 @@ class FileSource(FrameSource):
         self._root = absolute_path(settings.url.partition(":")[2])
         self._paths: dict[str, str] | None = None
         self._places: dict[str, str] = {}
+        self._complete: dict[str, list[FoundFile]] = {}
 
     @override
     def discover(self) -> list[Table]:
@@ -92,9 +93,8 @@ class FileSource(FrameSource):
         return f"delta.{quote(self._places[table.stream])}"
 
     def files_of(self, table: Table) -> list[FoundFile]:
-        """List the files of a table that are completely written."""
-        with source_errors(self._settings, table.stream):
-            return self._complete_files(self._places[table.stream])
+        """Return the files that the table was described by; later ones are the next run's."""
+        return self._complete[table.stream]
 
     def wanted_rows_of(self, plan: ReadPlan, files: Sequence[FoundFile]) -> DataFrame:
         """Return the rows of some files that a plan asks for."""
@@ -115,7 +115,8 @@ class FileSource(FrameSource):
         with source_errors(self._settings, name):
             paths = [path]
             if self._settings.of_stream(name).get("new_files"):
-                paths = [file.path for file in self._complete_files(path)]
+                self._complete[name] = self._complete_files(path)
+                paths = [file.path for file in self._complete[name]]
             if not paths:
                 raise SourceError(f"{name}: {path} holds no complete file yet; wait for one")
             columns = self._columns(name, self._load(paths, root=path))

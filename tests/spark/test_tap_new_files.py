@@ -7,6 +7,7 @@ import os
 import pytest
 
 from singer_spark.errors import SourceError, StateError
+from tap_spark_source import described
 from tests.support.tap import discover, previews, run_tap
 
 
@@ -93,6 +94,23 @@ def test_a_table_that_is_one_file_is_read_again_when_it_was_replaced(tmp_path):
     assert run_tap(settings, state=first.state).records() == []
     put(tmp_path, "t.csv", "id\n2\n", 2000)
     assert ids(run_tap(settings, state=first.state)) == [2]
+
+
+def test_a_file_that_appears_while_the_table_is_described_is_left_to_the_next_run(
+    tmp_path, monkeypatch
+):
+    put(tmp_path, "a.json", '{"id": 1}\n', 1000)
+    plan_read = described.plan_read
+
+    def interfere(*given, **options):
+        put(tmp_path, "b.json", '{"id": 2, "v": "x"}\n', 2000)
+        return plan_read(*given, **options)
+
+    monkeypatch.setattr(described, "plan_read", interfere)
+    settings = config(tmp_path, "json")
+    first = run_tap(settings)
+    assert first.records("t") == [{"id": 1}]
+    assert run_tap(settings, state=first.state).records("t") == [{"id": 2, "v": "x"}]
 
 
 def test_a_state_follows_each_group_of_files(tmp_path, monkeypatch):
