@@ -1,9 +1,9 @@
 """INCREMENTAL on the files of a table: those that were not there, or not the same, before.
 
 The bookmark holds the newest modification time that was read, and the names of the files that were
-read and have it, or are older by no more than the lookback: so that a file that appears late with
-an older time is found, and no other one is read again. Files are read in the order of their times,
-some at a time.
+read and have it. With a lookback these are the files that are older by no more than that, each with
+its time: so that a file that appears late with an older time, or is replaced by one, is found, and
+no other one is read again. Files are read in the order of their times, some at a time.
 """
 
 from __future__ import annotations
@@ -50,13 +50,14 @@ def span(source: FileSource, plan: ReadPlan) -> tuple[str | None, str | None]:
 def new_files(
     found: Sequence[FoundFile], seen: Mapping[str, Any], *, lookback: float = 0
 ) -> list[FoundFile]:
-    """Choose the files that were not read yet, the oldest first; a replaced file is newer."""
-    newest, names = seen.get("modified", ""), set(seen.get("names", ()))
+    """Choose the files that were not read yet as they are, the oldest first."""
+    newest, times = seen.get("modified", ""), _times(seen, found)
     lowest = _earlier(newest, lookback)
     fresh = [
         file
         for file in found
-        if file.modified > newest or (file.modified >= lowest and file.name not in names)
+        if file.modified > newest
+        or (file.modified >= lowest and times.get(file.name) != file.modified)
     ]
     return sorted(fresh, key=lambda file: (file.modified, file.name))
 
@@ -70,10 +71,24 @@ def seen_after(
 ) -> dict[str, Any]:
     """Return the bookmark after reading some of the files found, in their order."""
     newest = max(read[-1].modified, seen.get("modified", ""))
-    lowest = _earlier(newest, lookback)
-    names = {file.name for file in read} | set(seen.get("names", ()))
-    kept = (file.name for file in found if file.name in names and lowest <= file.modified <= newest)
-    return {"modified": newest, "names": sorted(kept)}
+    lowest, there = _earlier(newest, lookback), {file.name for file in found}
+    times = _times(seen, found) | {file.name: file.modified for file in read}
+    kept = {name: times[name] for name in sorted(times) if name in there and times[name] >= lowest}
+    return {"modified": newest, "names": kept if lookback else list(kept)}
+
+
+def _times(seen: Mapping[str, Any], found: Sequence[FoundFile]) -> dict[str, str]:
+    """Return when the files of a bookmark were written, as they were read.
+
+    Names alone are of files that have changed since only if they are newer than the bookmark.
+    """
+    names, newest = seen.get("names", ()), seen.get("modified", "")
+    if isinstance(names, Mapping):
+        return dict(names)
+    known = set(names)
+    return {
+        file.name: file.modified for file in found if file.name in known and file.modified <= newest
+    }
 
 
 def _earlier(modified: str, seconds: float) -> str:
@@ -117,7 +132,8 @@ def _seen(plan: ReadPlan) -> Mapping[str, Any]:
 
 def _is_bookmark(seen: Mapping[str, Any]) -> bool:
     names = seen.get("names", [])
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    texts = [*names, *names.values()] if isinstance(names, Mapping) else names
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         return False
     try:
         return "modified" not in seen or bool(datetime.fromisoformat(seen["modified"]).tzinfo)

@@ -91,16 +91,38 @@ def test_within_the_lookback_a_file_that_appears_late_is_found_and_none_is_repea
     a, b, c = (file(name, minute(at)) for name, at in (("a", 1), ("b", 5), ("c", 9)))
     late, too_late = file("late", minute(4)), file("too late", minute(3))
     seen = seen_after([a, b, c], {}, lookback=300, found=[a, b, c])
-    assert seen == {"modified": minute(9), "names": ["b", "c"]}
+    assert seen == {"modified": minute(9), "names": {"b": minute(5), "c": minute(9)}}
     found = [a, b, c, late, too_late]
     assert new_files(found, seen, lookback=300) == [late]
     seen = seen_after([late], seen, lookback=300, found=found)
-    assert seen == {"modified": minute(9), "names": ["b", "c", "late"]}
+    assert list(seen["names"]) == ["b", "c", "late"]
     assert new_files(found, seen, lookback=300) == []
     d = file("d", minute(12))
     assert new_files([*found, d], seen, lookback=300) == [d]
     seen = seen_after([d], seen, lookback=300, found=[*found, d])
-    assert seen == {"modified": minute(12), "names": ["c", "d"]}
+    assert seen == {"modified": minute(12), "names": {"c": minute(9), "d": minute(12)}}
+
+
+def test_within_the_lookback_a_file_is_new_again_when_it_is_replaced_by_an_older_one():
+    a, b, c = (file(name, minute(at)) for name, at in (("a", 5), ("b", 6), ("c", 9)))
+    seen = seen_after([a, b, c], {}, lookback=300, found=[a, b, c])
+    for at in (4, 7):
+        replaced = file("b", minute(at))
+        assert new_files([a, replaced, c], seen, lookback=300) == [replaced]
+    after = seen_after([replaced], seen, lookback=300, found=[a, replaced, c])
+    assert new_files([a, replaced, c], after, lookback=300) == []
+    # Names without times, as earlier releases kept them, stay known.
+    names = {"modified": minute(9), "names": ["a", "b", "c"]}
+    assert new_files([a, replaced, c], names, lookback=300) == []
+    assert seen_after([c], names, lookback=0, found=[a, b, c])["names"] == ["c"]
+
+
+@pytest.mark.parametrize("lookback", [0, 300])
+def test_a_replaced_file_that_a_limit_leaves_is_not_taken_for_the_one_before(lookback):
+    old, first, second = file("z", minute(1)), file("a", minute(2)), file("z", minute(2))
+    seen = seen_after([old], {}, lookback=lookback, found=[old])
+    seen = seen_after([first], seen, lookback=lookback, found=[first, second])
+    assert new_files([first, second], seen, lookback=lookback) == [second]
 
 
 def test_names_of_files_that_are_no_texts_are_a_state_error():
@@ -109,6 +131,8 @@ def test_names_of_files_that_are_no_texts_are_a_state_error():
     plan = ReadPlan(table=table, columns=(), key_properties=(), bookmark=bookmark)
     with pytest.raises(StateError, match="t: the bookmark's files must hold modified and names"):
         list(pieces(None, plan))
+    with pytest.raises(StateError, match="must hold modified and names"):
+        list(pieces(None, replace(plan, bookmark={"files": {"names": {"a": 1}}})))
     for modified in ("yesterday", 5):
         bookmark = {"files": {"modified": modified, "names": []}}
         with pytest.raises(StateError, match="must hold modified and names"):
