@@ -182,6 +182,9 @@ class SparkStream(DescribedStream):
         if reading is None:
             return
         if self.takes_sdk_path:
+            if piece.version is not None and self._stream_version is not None:
+                # A load that goes on keeps its version; the SDK would write that of this run.
+                self._stream_version = piece.version
             for index, record in enumerate(reading.records(), start=written):
                 self._check_max_record_limit(index)
                 self._write_record_message(record)

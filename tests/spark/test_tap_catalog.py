@@ -129,6 +129,18 @@ def test_flattening_goes_through_the_sdk(config):
     assert "nested__a" in output.of("SCHEMA", "orders")[0]["schema"]["properties"]
 
 
+def test_a_load_that_goes_on_through_the_sdk_keeps_its_version(config):
+    settings = {**config, "tables": ["orders"], "emit_activate_version_messages": True}
+    settings |= {"flattening_enabled": True, "flattening_max_depth": 1, "max_rows": 1}
+    settings["stream_options"] = {"orders": {"partition_column": "id"}}
+    first = run_tap(settings)
+    rest = run_tap({**settings, "max_rows": None}, state=first.state)
+    version = first.bookmark("orders")["full_table"]["version"]
+    assert [message["version"] for message in rest.of("ACTIVATE_VERSION")] == [version]
+    assert {one["version"] for one in (*first.of("RECORD"), *rest.of("RECORD"))} == {version}
+    assert len(first.records()) + len(rest.records()) == 3
+
+
 def test_marked_deletions_are_not_sent_through_the_sdk_which_would_drop_them(config):
     settings = {**config, "flattening_enabled": True, "flattening_max_depth": 1}
     settings["stream_options"] = {"orders": {"deleted_flag": "id = 1"}}
