@@ -6,7 +6,7 @@ An event is JSON, with its Connect schema beside the payload or without one.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -132,13 +132,15 @@ def changes(
     where: str | None = None,
     *,
     has_own_key: bool = False,
+    selected: Container[str] | None = None,
 ) -> DataFrame:
     """Return the rows that events put in place, and the keys of those that they removed.
 
     A row that an update leaves without the condition is gone for those who asked for it. A
     tombstone for which `is_orphan` is set is a deletion. An event that cannot be read is an error
     that says where it is. Where the key is not that of the messages, Debezium does not tell a
-    change of it as a deletion and a row, and so it is made of the row before the update.
+    change of it as a deletion and a row, and so it is made of the row before the update. A large
+    value is missed only in columns that are selected, in any of them where there is a condition.
     """
     row = ", ".join(f"{quote(field.name)}: {field.json_type}" for field in fields)
     inside = (
@@ -161,7 +163,8 @@ def changes(
     plain = "if(j.op is null, null, struct(j.before, j.after, j.op, j.ts_ms, j.source))"
     found = parsed.selectExpr("*", f"coalesce(j.payload, {plain}) as e")
     place = "concat('event ', offset, ' of partition ', partition, ' of topic ', topic, ' ', p)"
-    checked = found.selectExpr("*", f"{_problem(fields, keys)} as p").selectExpr(
+    needed = [one for one in fields if where or selected is None or one.name in selected]
+    checked = found.selectExpr("*", f"{_problem(needed, keys)} as p").selectExpr(
         f"if(p is null, e, raise_error({place})) as e",
         "k",
         "timestamp",

@@ -158,8 +158,10 @@ class KafkaSource(Source):
         read = connect.carried(shape.fields, fields, types) if fields else shape.fields
         keys = plan.key_properties or shape.keys
         has_own_key = set(keys) != set(shape.keys)
-        changes = debezium.changes(events, read, keys, plan.where, has_own_key=has_own_key)
-        names = (column.name for column in plan.columns if column.name != DELETED_AT)
+        names = [column.name for column in plan.columns if column.name != DELETED_AT]
+        changes = debezium.changes(
+            events, read, keys, plan.where, has_own_key=has_own_key, selected=names
+        )
         return changes.select(*map(quote, names), DELETED_AT)
 
     @property

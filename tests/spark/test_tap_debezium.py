@@ -160,6 +160,17 @@ def test_an_event_that_cannot_be_read_says_where_it_is(spark, value, problem):
         debezium.changes(frame(spark, rows), fields, ["id"]).toArrow()
 
 
+def test_a_large_value_is_missed_only_where_its_column_is_wanted(spark):
+    row = {**EVENT, "op": "u", "after": {"id": 1, "v": "__debezium_unavailable_value"}}
+    events = frame(spark, [event(0, row)])
+    fields = [connect.given_field(*one) for one in (("id", "bigint"), ("v", "string"))]
+    (found,) = debezium.changes(events, fields, ["id"], selected=["id"]).toArrow().to_pylist()
+    assert (found["id"], found["_sdc_deleted_at"]) == (1, None)
+    for where, selected in ((None, ["id", "v"]), ("v = 'x'", ["id"])):
+        with pytest.raises(Exception, match="lacks a large value that did not change"):
+            debezium.changes(events, fields, ["id"], where, selected=selected).toArrow()
+
+
 def test_a_deletion_without_its_row_is_known_by_the_key_of_the_message(spark):
     gone = json.dumps({**EVENT, "op": "d", "after": None})
     rows = [{"topic": "a", "partition": 0, "offset": 0, "key": '{"id":5}', "value": gone}]
