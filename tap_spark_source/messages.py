@@ -82,36 +82,45 @@ def first_lines(lines: DataFrame, count: int) -> list[bytes]:
 
 
 def fetched_pieces(lines: DataFrame) -> Iterator[memoryview]:
-    """Yield the lines as Arrow's own buffers, in pieces of at most 64 MB.
+    """Yield the lines as Arrow's own buffers, in pieces of at most 64 MB, or of one line.
 
-    The rows are kept by Spark meanwhile, so that the source is read once.
+    The rows are kept by Spark meanwhile, so that the source is read once. Not by persist(): it
+    would read lost rows again, and give their ids to others.
     """
     from pyspark.sql import functions as F
 
-    kept = lines.select(
+    numbered = lines.select(
         F.concat(LINE, F.expr("'\\n'")).alias(LINE), F.monotonically_increasing_id().alias("id")
-    ).persist()
-    try:
-        for first, last in _ranges(kept):
-            piece = kept.where(f"id between {first} and {last}").select(LINE).toArrow()
-            for chunk in piece.column(0).chunks:
-                yield _bytes_of(chunk)
-    finally:
-        kept.unpersist()
+    )
+    kept = numbered.localCheckpoint(eager=True)
+    for first, last in _ranges(kept):
+        piece = kept.where(f"id between {first} and {last}").select(LINE).toArrow()
+        for chunk in piece.column(0).chunks:
+            yield _bytes_of(chunk)
 
 
 def _ranges(kept: DataFrame) -> Iterator[tuple[int, int]]:
     """Yield ranges of ids whose lines are at most one piece."""
-    rows = kept.selectExpr(f"id div {_GROUP_ROWS} as part", "id", f"octet_length({LINE}) as bytes")
-    groups = rows.groupBy("part").agg({"id": "max", "bytes": "sum"}).toArrow().sort_by("part")
     first, last, size = 0, -1, 0
-    for group in groups.to_pylist():
-        if size and size + group["sum(bytes)"] > PIECE_BYTES:
+    for end, length in _groups(kept):
+        if size and size + length > PIECE_BYTES:
             yield first, last
             first, size = last + 1, 0
-        last, size = group["max(id)"], size + group["sum(bytes)"]
+        last, size = end, size + length
     if size:
         yield first, last
+
+
+def _groups(kept: DataFrame) -> Iterator[tuple[int, int]]:
+    """Yield last ids and bytes of some lines at a time, of each alone where they are large."""
+    rows = kept.selectExpr(f"id div {_GROUP_ROWS} as part", "id", f"octet_length({LINE}) as bytes")
+    groups = rows.groupBy("part").agg({"id": "max", "bytes": "sum"}).toArrow().sort_by("part")
+    for group in groups.to_pylist():
+        if group["sum(bytes)"] <= PIECE_BYTES:
+            yield group["max(id)"], group["sum(bytes)"]
+        else:
+            single = rows.where(f"part = {group['part']}").toArrow().sort_by("id")
+            yield from ((row["id"], row["bytes"]) for row in single.to_pylist())
 
 
 def _bytes_of(chunk: Any) -> memoryview:

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from singer_spark.causes import innermost_cause
-from singer_spark.errors import DataError, SettingsError, SingerSparkError, SourceError
+from singer_spark.errors import (
+    DataError,
+    SettingsError,
+    SingerSparkError,
+    SourceError,
+    TransientError,
+)
 from singer_spark.secrets import mask
 from singer_spark.typemap import to_json_schema
 from tap_spark_source.key import Key, Range, mark_text
@@ -160,4 +166,6 @@ def _translated(reason: str, where: str) -> SingerSparkError:
             f"cannot read {where}: events behind the bookmark are no longer kept; remove the "
             "stream's bookmark from the state, and it is read from its first event"
         )
+    if "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND" in reason:
+        return TransientError(f"cannot read {where}: Spark has lost what it had read; run again")
     return SourceError(f"cannot read {where}: {reason}; check that it is there and may be read")

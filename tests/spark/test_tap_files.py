@@ -6,8 +6,10 @@ from decimal import Decimal
 
 import pytest
 
-from singer_spark.errors import DataError, SourceError
+from singer_spark.errors import DataError, SourceError, TransientError
 from tap_spark_source import messages
+from tap_spark_source.settings import Settings
+from tap_spark_source.sources import source_errors
 from tap_spark_source.spool import spooled_blocks
 from tests.support.tap import discover, run_tap
 
@@ -211,6 +213,35 @@ def test_fetched_pieces_are_the_lines_each_once_and_small(lines, monkeypatch):
     found = b"".join(pieces).decode().splitlines()
     assert len(found) == len(expected)
     assert set(found) == expected
+
+
+def test_fetched_pieces_are_never_read_twice_and_small_where_lines_are_large(
+    spark, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(messages, "PIECE_BYTES", 3000)
+    file, texts = tmp_path / "a.txt", [f"{number} {'x' * 990}\n" for number in range(8)]
+    file.write_text("".join(texts))
+    pieces = messages.fetched_pieces(spark.read.text(str(tmp_path)))
+    found = [bytes(next(pieces))]
+    file.write_text("".join(texts).replace("x", "y"))
+    spark.catalog.clearCache()
+    found += map(bytes, pieces)
+    assert b"".join(found).decode() == "".join(texts)
+    assert max(map(len, found)) <= 3000
+
+
+def test_rows_that_spark_has_lost_end_the_run(spark, monkeypatch):
+    monkeypatch.setattr(messages, "PIECE_BYTES", 10)
+    pieces = messages.fetched_pieces(spark.range(9).selectExpr("cast(id as string) as value"))
+    next(pieces)
+    for kept in spark.sparkContext._jsc.getPersistentRDDs().values():
+        kept.unpersist(True)
+    settings = Settings.from_config({"source_url": "parquet:/lake"})
+    with (
+        pytest.raises(TransientError, match="Spark has lost what it had read; run again"),
+        source_errors(settings, "t"),
+    ):
+        list(pieces)
 
 
 def test_an_error_while_spooling_reaches_the_reader(spark):
