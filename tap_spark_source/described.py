@@ -11,12 +11,15 @@ from singer_sdk.mapper import SameRecordTransform
 from singer_sdk.singerlib import Catalog, CatalogEntry, MetadataMapping, Schema
 from typing_extensions import override
 
+from singer_spark.bookmark import DELTA_SNAPSHOT
 from singer_spark.errors import SourceError
 from tap_spark_source.catalog import root_metadata, table_metadata
-from tap_spark_source.declaration import INCREMENTAL
+from tap_spark_source.declaration import FULL_TABLE, INCREMENTAL, LOG_BASED
 from tap_spark_source.plan import ReadPlan, plan_read
 from tap_spark_source.replication import Replication, plan_replication
+from tap_spark_source.sources import FrameSource, source_errors
 from tap_spark_source.table import Column, Table
+from tap_spark_source.ways import delta_log
 
 if TYPE_CHECKING:
     from tap_spark_source.tap import TapSparkSource
@@ -144,7 +147,7 @@ class DescribedStream(Stream):
                 f"{self.name}: table {table.label} has no column {', '.join(gone)}; discover "
                 "again, or deselect it"
             )
-        replication = self._decide(column.name for column in table.columns)
+        replication = self._possible(self._decide(column.name for column in table.columns), table)
         return plan_read(
             table,
             self._tap.settings,
@@ -156,6 +159,21 @@ class DescribedStream(Stream):
             bookmark=self._bookmark(replication.name),
             describe=lambda expression: self._tap.source.describe(table, expression),
         )
+
+    def _possible(self, replication: Replication, table: Table) -> Replication:
+        """Have a table read in full that only the default would follow, and that keeps no log."""
+        source, begun = self._tap.source, {delta_log.VERSION, DELTA_SNAPSHOT} & {*self.stream_state}
+        is_by_default = replication.is_default and replication.method == LOG_BASED and not begun
+        if not is_by_default or not isinstance(source, FrameSource):
+            return replication
+        with source_errors(self._tap.settings, self.name):
+            if delta_log.can_follow(source, table):
+                return replication
+        self.logger.info(
+            "%s: %s records no changes to follow; it is read by FULL_TABLE", self.name, table.label
+        )
+        self.forced_replication_method = FULL_TABLE
+        return Replication()
 
     def _bookmark(self, new: Any) -> Mapping[str, Any]:
         """Return the stream's bookmark; one of another key starts afresh."""

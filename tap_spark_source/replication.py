@@ -23,10 +23,14 @@ _FILES = ("csv", "json", "parquet", "orc", "avro", "text")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replication:
-    """How a stream is replicated, decided before its table is looked at."""
+    """How a stream is replicated, decided before its table is looked at.
+
+    `is_default` says that nobody asked for the method of this very stream.
+    """
 
     method: str = FULL_TABLE
     key: tuple[str, ...] = ()
+    is_default: bool = False
 
     @property
     def name(self) -> Any:
@@ -55,6 +59,7 @@ def plan_replication(
         key = options.get("replication_key")
         implied = INCREMENTAL if key or options.get("new_files") else None
         method = method or options.get("replication_method") or implied
+    is_default = method is None and key is None
     # New files stand in the place of a key; the default one would only move what nobody reads by.
     if key is None and method != FULL_TABLE and not options.get("new_files"):
         method, key = _default(settings, method, columns)
@@ -70,7 +75,8 @@ def plan_replication(
             f"{stream}: INCREMENTAL needs a replication key; set replication-key in the catalog, "
             "replication_key in stream_options or default_replication_key"
         )
-    return Replication(method=method, key=_names(key) if method == INCREMENTAL else ())
+    names = _names(key) if method == INCREMENTAL else ()
+    return Replication(method=method, key=names, is_default=is_default)
 
 
 def _refuse_impossible(

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
 
 from singer_spark.bookmark import DELTA_SNAPSHOT
 from singer_spark.errors import SettingsError, SourceError, StateError
@@ -19,6 +21,7 @@ from singer_spark.session import SPARK_ERRORS
 from tap_spark_source.plan import DELETED_AT, ReadPlan
 from tap_spark_source.slicing import Slice
 from tap_spark_source.sources import FrameSource
+from tap_spark_source.table import Table
 from tap_spark_source.ways import full_table
 from tap_spark_source.ways.piece import Piece
 
@@ -115,18 +118,35 @@ def stops(rows: Mapping[int, int], last: int, *, size: int, most: int | None) ->
     return found if found[-1:] == [last] else [*found, last]
 
 
-def _look(source: FrameSource, plan: ReadPlan, name: str) -> _Log:
-    """Ask for the table's newest version, which bounds this read."""
+def can_follow(source: FrameSource, table: Table) -> bool:
+    """Say whether a table is one of Delta that records its changes."""
+    try:
+        row = _detail(source, source.sql_name(table))
+    except AnalysisException:  # a view has no details
+        return False
+    return row["format"] == "delta" and _has_feed(row)
+
+
+def _detail(source: FrameSource, name: str) -> dict[str, Any]:
     detail = source.spark.sql(f"describe detail {name}").select("format", "id", "properties")
     (row,) = detail.toArrow().to_pylist()
+    return dict(row)
+
+
+def _has_feed(detail: Mapping[str, Any]) -> bool:
+    return dict(detail["properties"] or ()).get("delta.enableChangeDataFeed") == "true"
+
+
+def _look(source: FrameSource, plan: ReadPlan, name: str) -> _Log:
+    """Ask for the table's newest version, which bounds this read."""
+    row = _detail(source, name)
     if row["format"] != "delta":
         raise SettingsError(
             f"{plan.table.stream}: LOG_BASED needs a Delta table, and {plan.table.label} is one of "
             f"{row['format']}; choose another replication_method"
         )
     history = source.spark.sql(f"describe history {name} limit 1").select("version").toArrow()
-    enabled = dict(row["properties"] or ()).get("delta.enableChangeDataFeed")
-    log = _Log(table=row["id"], version=history[0][0].as_py(), has_feed=enabled == "true")
+    log = _Log(table=row["id"], version=history[0][0].as_py(), has_feed=_has_feed(row))
     if not log.has_feed:
         raise SourceError(
             f"{plan.table.stream}: {plan.table.label} records no changes; set its property "

@@ -38,6 +38,23 @@ def told(output) -> list[tuple]:
     ]
 
 
+def test_by_default_the_tables_are_followed_that_record_their_changes(spark, tmp_path, table):
+    spark.sql("select 9 as id").write.format("delta").save(f"{tmp_path}/plain")
+    settings = {"source_url": f"delta:{tmp_path}", "default_replication_method": "LOG_BASED"}
+    settings["emit_activate_version_messages"] = True
+    first = run_tap(settings)
+    assert first.records("plain") == [{"id": 9}]
+    assert [one["stream"] for one in first.of("ACTIVATE_VERSION")] == ["plain"]
+    assert first.bookmark("t")["delta_version"] == 1
+    assert "delta_version" not in first.bookmark("plain")
+    spark.sql(f"insert into {table} values (4, 'd', 4)")
+    second = run_tap(settings, state=first.state)
+    assert (told(second), second.records("plain")) == ([(4, "d")], [{"id": 9}])
+    followed = {"bookmarks": {"plain": {"delta_version": 0}}}
+    with pytest.raises(SourceError, match="plain: plain records no changes"):
+        run_tap({**settings, "tables": ["plain"]}, state=followed)
+
+
 def test_changes_follow_the_first_snapshot_in_the_order_of_their_commits(spark, tmp_path, table):
     first = run_tap(config(tmp_path))
     assert sorted(told(first), key=str) == [(1, "a"), (2, "b"), (3, None)]

@@ -79,6 +79,9 @@ def test_tables_of_a_catalog_are_streams(spark, schema):
     assert len(output.records("shop-orders")) == 2
     assert output.records("shop-items") == output.records("shop-some_items") == [{"id": 1}]
     assert output.bookmark("shop-orders")["replication_key_value"].startswith("2024-01-01")
+    others = ["shop.items", "shop.some_items"]
+    by_default = {**config, "tables": others, "default_replication_method": "LOG_BASED"}
+    assert run_tap(by_default).records() == [{"id": 1}, {"id": 1}]
     only = discover({"source_url": "catalog:spark_catalog", "tables": ["shop.items"]})
     assert [entry["tap_stream_id"] for entry in only["streams"]] == ["shop-items"]
 
