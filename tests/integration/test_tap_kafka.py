@@ -12,7 +12,7 @@ from singer_spark.errors import DataError, SourceError, StateError
 from tests.support.kafka import follows
 from tests.support.tap import discover, previews, run_tap
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 EVENT = {"before": None, "source": {"ts_ms": 1700000000000}, "ts_ms": 0}
 
@@ -89,6 +89,7 @@ def test_events_are_read_once_up_to_the_end_of_the_start(spark, broker):
     assert ids(some) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_an_interrupted_first_read_goes_on_where_it_stopped(spark, broker):
     topic = "e.shop.orders"
     produce(spark, broker, topic, *({"id": n, "v": "x"} for n in range(10)))
@@ -111,6 +112,7 @@ def test_an_interrupted_first_read_goes_on_where_it_stopped(spark, broker):
     assert runs == [[3, 4, 5, 6], [7, 8, 9]]
 
 
+@pytest.mark.slow
 def test_only_what_a_transaction_committed_is_read(spark, broker):
     topic = "g.shop.orders"
     produce(spark, broker, topic, {"id": 1, "v": "x"})
@@ -150,6 +152,7 @@ def test_only_what_a_transaction_committed_is_read(spark, broker):
     assert third.state == second.state
 
 
+@pytest.mark.slow
 def test_partitions_that_appear_later_are_read_from_their_first_event(spark, broker):
     topic = "f.shop.orders"
     produce(spark, broker, topic, {"id": 1, "v": "x"})
@@ -162,6 +165,7 @@ def test_partitions_that_appear_later_are_read_from_their_first_event(spark, bro
     assert second.bookmark("shop-orders")["offsets"] == {"0": 2, "1": 2, "2": 0}
 
 
+@pytest.mark.slow
 def test_a_topic_that_cannot_be_followed_says_how_to_start_again(spark, broker):
     topic = "b.shop.orders"
     produce(spark, broker, topic, *({"id": n, "v": "x"} for n in range(5)))
@@ -176,6 +180,7 @@ def test_a_topic_that_cannot_be_followed_says_how_to_start_again(spark, broker):
         run_tap(follows(broker, topic), state=ahead)
 
 
+@pytest.mark.slow
 def test_a_malformed_event_is_named_by_topic_partition_and_offset(spark, broker):
     topic = "c.shop.orders"
     produce(spark, broker, topic, {"id": 1, "v": "x"}, "{no json", {"id": 2, "v": "y"})
@@ -183,6 +188,7 @@ def test_a_malformed_event_is_named_by_topic_partition_and_offset(spark, broker)
         run_tap(follows(broker, topic))
 
 
+@pytest.mark.slow
 def test_topics_that_are_none_of_debezium_are_left_out(spark, broker):
     produce(spark, broker, "d.shop.orders", {"id": 1, "v": "x"})
     produce(spark, broker, "d.transaction", '{"status": "BEGIN"}')
@@ -206,6 +212,7 @@ def with_schema(scale: int, **row) -> str:
     return json.dumps({"schema": schema, "payload": {**EVENT, "op": "c", "after": row}})
 
 
+@pytest.mark.slow
 def test_events_of_an_older_schema_keep_their_meaning(spark, broker):
     topic = "h.shop.orders"
     old = [with_schema(2, id=n, price="bg==") for n in (1, 2)]
@@ -217,6 +224,7 @@ def test_events_of_an_older_schema_keep_their_meaning(spark, broker):
     assert [offset for offset in seen if offset][:2] == [2, 3]
 
 
+@pytest.mark.slow
 def test_types_are_learned_from_before_a_row_of_deletions(spark, broker):
     topic = "i.shop.orders"
     gone = json.dumps({**EVENT, "op": "d", "after": None, "before": {"id": 1, "n": None}})

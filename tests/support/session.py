@@ -7,8 +7,8 @@ import logging
 from singer_spark.session import open_session
 from singer_spark.settings import SparkSettings
 
-URLS = ["jdbc:postgresql://", "jdbc:sqlite:", "avro:", "s3a://"]
-URLS_OF_SLOW_TESTS = ["jdbc:mariadb:", "jdbc:mysql:", "kafka:"]
+URLS = ["jdbc:postgresql://", "jdbc:sqlite:", "avro:", "s3a://", "kafka:"]
+URLS_OF_SLOW_TESTS = ["jdbc:mariadb:", "jdbc:mysql:"]
 
 
 def shared_session():
