@@ -10,7 +10,7 @@ import pytest
 
 from singer_spark.errors import DataError, SourceError, StateError
 from tests.support.kafka import follows
-from tests.support.tap import discover, previews, run_tap
+from tests.support.tap import discover, entry_of, metadata_of, previews, run_tap
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -186,6 +186,17 @@ def test_a_malformed_event_is_named_by_topic_partition_and_offset(spark, broker)
     produce(spark, broker, topic, {"id": 1, "v": "x"}, "{no json", {"id": 2, "v": "y"})
     with pytest.raises(DataError, match=r"event 1 of partition 0 of topic c\.shop\.orders is no"):
         run_tap(follows(broker, topic))
+
+
+@pytest.mark.slow
+def test_a_large_value_is_missed_only_where_its_column_is_selected(spark, broker):
+    topic = "j.shop.orders"
+    produce(spark, broker, topic, {"id": 1, "v": "__debezium_unavailable_value"})
+    settings = follows(broker, topic)
+    catalog = discover(settings)
+    run_tap(settings, catalog=catalog, fails=DataError)
+    metadata_of(entry_of(catalog, "shop-orders"), "properties", "v")["selected"] = False
+    assert run_tap(settings, catalog=catalog).records() == [{"id": 1}]
 
 
 @pytest.mark.slow
