@@ -24,7 +24,7 @@ from target_spark_delta.manifest import Manifest, Rules
 from target_spark_delta.reading import Records, wire_fields, wire_schema
 from target_spark_delta.spool import CARRIED, LINE_NUMBER, RECEIVED, Segment
 from target_spark_delta.validation import DELETED_AT
-from target_spark_delta.values import wire_type
+from target_spark_delta.values import raised, wire_type
 
 logger = logging.getLogger(__name__)
 
@@ -153,7 +153,8 @@ def _wire(
         elif field.name in exact:
             value = quote(field.name)
         else:
-            value = as_wire(quote(field.name), types[field.name], field.dataType)
+            column = quote(field.name), types[field.name], field.dataType
+            value = as_wire(*column, field.name, str(manifest.line))
         members.append(f"{literal(field.name)}, {value}")
     carried = ", ".join(
         f"if({quote(name)} is null, null, {literal(name)})" for name in types if name != LINE_NUMBER
@@ -187,29 +188,37 @@ def _version(frame: DataFrame, manifest: Manifest) -> str:
     return "null" if manifest.version is None else str(manifest.version)
 
 
-def as_wire(value: str, source: T.DataType, wire: T.DataType) -> str:
-    """Return SQL for a value in the shape in which a RECORD's would be read."""
+def as_wire(value: str, source: T.DataType, wire: T.DataType, path: str, line: str) -> str:
+    """Return SQL for a value in the shape in which a RECORD's would be read.
+
+    Args:
+        value: SQL of the value.
+        source: Its type in the file.
+        wire: The type in which a RECORD's would be read.
+        path: The column's name, for the message.
+        line: The line of the BATCH message, for the error that another shape raises.
+    """
     if isinstance(source, T.StructType) and isinstance(wire, T.StructType):
         known = {field.name: field.dataType for field in source}
-        members = ", ".join(
-            f"{literal(field.name)}, "
-            + (
-                as_wire(f"{value}.{quote(field.name)}", known[field.name], field.dataType)
-                if field.name in known
-                else f"cast(null as {to_ddl(field.dataType)})"
-            )
-            for field in wire
-        )
-        return f"if({value} is null, null, named_struct({members}))"
+        members = []
+        for field in wire:
+            member = f"cast(null as {to_ddl(field.dataType)})"
+            if field.name in known:
+                types = known[field.name], field.dataType
+                inner = f"{value}.{quote(field.name)}", *types, f"{path}.{field.name}"
+                member = as_wire(*inner, line)
+            members.append(f"{literal(field.name)}, {member}")
+        return f"if({value} is null, null, named_struct({', '.join(members)}))"
     if isinstance(source, T.ArrayType) and isinstance(wire, T.ArrayType):
-        item = as_wire("x", source.elementType, wire.elementType)
+        item = as_wire("x", source.elementType, wire.elementType, f"{path}[]", line)
         return f"transform({value}, x -> {item})"
     if isinstance(source, T.MapType) and isinstance(wire, T.MapType):
-        entry = as_wire("y", source.valueType, wire.valueType)
+        entry = as_wire("y", source.valueType, wire.valueType, f"{path}{{}}", line)
         return f"transform_values({value}, (x, y) -> {entry})"
     if not isinstance(wire, T.StringType):
-        message = literal(f"a column of type {source.simpleString()} stands where the schema ")
-        return f"raise_error(concat({message}, 'declares something else'))"
+        # A column that is null in all rows of a file has no type there.
+        said = f"{path}: {source.simpleString()} stands where the schema declares something else"
+        return f"if({value} is null, null, {raised(line, literal(said))})"
     return _text_of(type(source))(value)
 
 

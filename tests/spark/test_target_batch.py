@@ -236,3 +236,25 @@ def test_a_map_may_make_the_key_of_a_parquet_file(lake, tmp_path, caplog):
     )
     assert ids(lake) == [1]
     assert "left out" not in caplog.text
+
+
+def test_columns_that_are_null_in_all_rows_of_a_file_are_null_whatever_is_declared(lake, tmp_path):
+    properties = {
+        "id": {"type": "integer"},
+        "o": {"type": ["object", "null"], "properties": {"x": {"type": "integer"}}},
+        "l": {"type": ["array", "null"], "items": {"type": "object", "properties": {"x": {}}}},
+    }
+    rows = [{"id": 1, "o": {"x": 1}, "l": [{"x": "a"}]}], [{"id": 2, "o": None, "l": None}]
+    files = [write_parquet(tmp_path / f"{n}", one) for n, one in enumerate(rows)]
+    empty = write_parquet(tmp_path / "2", [{"id": 3, "o": {"x": None}, "l": []}])
+    items = schema("items", properties, ["id"])
+    lake.load(items, batch("items", *files, empty, kind="parquet"))
+    assert lake.rows("items") == [
+        *rows[0],
+        *rows[1],
+        {"id": 3, "o": {"x": None}, "l": []},
+    ]
+    other = write_parquet(tmp_path / "3", [{"id": 4, "o": None, "l": [None, {"x": "b"}]}])
+    wrong = write_parquet(tmp_path / "4", [{"id": 5, "o": {"x": 1}, "l": [5]}])
+    with pytest.raises(RecordError, match=r"stream items, line 2: l\[\]: bigint stands where"):
+        lake.load(items, batch("items", other, wrong, kind="parquet"))
