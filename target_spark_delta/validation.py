@@ -20,6 +20,7 @@ from singer_sdk.singerlib import resolve_schema_references
 
 from singer_spark.errors import RecordError, SchemaError
 from singer_spark.typemap import to_spark_type, value_kinds
+from target_spark_delta.drafts import dated, never_fetch
 from target_spark_delta.formats import CHECKS, is_text
 
 logger = logging.getLogger(__name__)
@@ -28,10 +29,6 @@ DELETED_AT = "_sdc_deleted_at"
 TOO_MANY_DIGITS = "a whole number has too many digits for any column; fix the data"
 _NULL = msgspec.Raw(b"null")
 _NOT_FINITE = {"enum": ["NaN", "Infinity", "-Infinity"]}
-_OLDER_DRAFTS = (
-    "http://json-schema.org/draft-07/schema#",
-    "http://json-schema.org/draft-04/schema#",
-)
 _NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
 _LISTED_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SHAPES: dict[str, type] = {
@@ -73,13 +70,13 @@ class Validator:
         properties = resolved_schema(schema)["properties"]
         self._properties = frozenset((*properties, DELETED_AT))
         self._never_null = tuple(key for key in keys if not nullable(properties[key]))
-        rules = _rules(_dated(schema), keys) if full else {"required": list(keys)}
+        rules = _rules(dated(schema), keys) if full else {"required": list(keys)}
         self._rules = rules
         self._partial_rules = {**rules, "required": list(keys)}
         try:
             self._is_valid = _compiled(rules)
             self._is_valid_partially = _compiled(self._partial_rules)
-        except ValueError as error:
+        except (ValueError, jsonschema_rs.ReferencingError) as error:
             raise SchemaError(
                 f"stream {stream}: its SCHEMA is no valid JSON Schema "
                 f"({_schema_problem(schema, error)}); look at the tap"
@@ -167,8 +164,7 @@ def _broken_rule(rules: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[s
         return path or "the record", str(error.validator), error.message
     # A pattern that Python's `re` does not know, or a format that jsonschema checks only with
     # packages that are not installed.
-    fast = jsonschema_rs.validator_for(dict(rules), validate_formats=True, formats=CHECKS)
-    first = next(iter(fast.iter_errors(record)))
+    first = next(iter(_fast_validator(rules).iter_errors(record)))
     path = ".".join(map(str, first.instance_path))
     return path or "the record", str(first.schema_path[-1]), first.message
 
@@ -197,22 +193,19 @@ def _copied(schema: Any) -> Any:
 
 
 def _compiled(rules: Mapping[str, Any]) -> Callable[[Any], bool]:
-    compiled = jsonschema_rs.validator_for(dict(rules), validate_formats=True, formats=CHECKS)
-    return compiled.is_valid
+    return _fast_validator(rules).is_valid
 
 
-def _dated(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Name the draft that a JSON Schema is written in, where it is an older one and does not."""
-    if "$schema" in schema:
-        return schema
-    older = ({**schema, "$schema": draft} for draft in _OLDER_DRAFTS)
-    return next(filter(jsonschema_rs.meta.is_valid, [dict(schema), *older]), schema)
+def _fast_validator(rules: Mapping[str, Any]) -> jsonschema_rs.Validator:
+    return jsonschema_rs.validator_for(
+        dict(rules), validate_formats=True, formats=CHECKS, retriever=never_fetch
+    )
 
 
-def _schema_problem(schema: Mapping[str, Any], found: ValueError) -> str:
+def _schema_problem(schema: Mapping[str, Any], found: Exception) -> str:
     """Say where a JSON Schema is none, and why; `found` is what its rules gave."""
     try:
-        jsonschema_rs.meta.validate(dict(schema))
+        jsonschema_rs.meta.validate(dated(schema))
     except ValueError as error:
         found = error
     path = ".".join(map(str, getattr(found, "instance_path", ())))

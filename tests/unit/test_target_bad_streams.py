@@ -84,6 +84,15 @@ STREAMS = {
         [declaring("a", {"$ref": "file:///etc/passwd"})],
         "65 stream s: its SCHEMA refers to file:///etc/passwd, which is not in it",
     ),
+    "a reference to a server, where no column is declared": (
+        [schema("s", {"id": NUMBER}, ["id"], definitions={"a": {"$ref": "http://0.0.0.0:1/a"}})],
+        "65 stream s: its SCHEMA is no valid JSON Schema (Resource 'http://0.0.0.0:1/a' is not "
+        "present in a registry and retrieving it failed: LookupError: http://0.0.0.0:1/a is not in",
+    ),
+    "a draft that nobody knows, and a schema of none": (
+        [schema("s", {"id": NUMBER, "a": {"type": 5}}, **{"$schema": "http://0.0.0.0:1/a"})],
+        "65 stream s: its SCHEMA is no valid JSON Schema (properties.a.type: 5 is not valid",
+    ),
     "required that is no list": (
         [schema("s", {"id": NUMBER}, [], required="id")],
         '65 stream s: its SCHEMA is no valid JSON Schema (required: "id" is not of type',
@@ -178,8 +187,19 @@ def test_a_bad_stream_is_one_clear_error(messages, expected, tmp_path):
         [declaring("a", {"$ref": "#/definitions/a"}), "\n"],
         [schema("s", {"id": NUMBER}, ["id", "id"])],
         [message(type="ACTIVATE_VERSION", stream="unknown", version=1)],
+        [schema("s", {"id": NUMBER}, **{"$schema": "http://json-schema.org/draft-03/schema#"})],
+        [
+            schema(
+                "s", {"id": NUMBER}, **{"$schema": "http://json-schema.org/draft-04/hyper-schema#"}
+            )
+        ],
+        [schema("s", {"id": NUMBER}, **{"$schema": "http://0.0.0.0:1/schema"})],
+        [schema("s", {"id": NUMBER}, **{"$schema": "foo"})],
     ],
-    ids=["empty", "blank", "crlf", "true", "in a union", "items", "loop", "key twice", "activate"],
+    ids=[
+        *("empty", "blank", "crlf", "true", "in a union", "items", "loop", "key twice", "activate"),
+        *("draft 3", "hyper-schema", "schema elsewhere", "no schema"),
+    ],
 )
 def test_a_strange_stream_is_no_error(messages, tmp_path):
     more = {"definitions": {"a": {"$ref": "#/definitions/a"}}}
