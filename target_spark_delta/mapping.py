@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -82,16 +83,19 @@ class StreamMapping:
         if not isinstance(record, dict):
             return bytes(raw)
         try:
-            mapped = self._map.transform(record)
+            return self._transformed(record)
         except _MAP_ERRORS as error:
             reason = f"its stream map fails: {error}; look at stream_maps"
             raise InvalidRecordError(self.alias, line, reason) from error
+
+    def _transformed(self, record: dict[str, Any]) -> bytes | None:
+        mapped = self._map.transform(record)
         if mapped is None:
             return None
         if record.get(DELETED_AT) is not None:
             # A deletion stays one, whatever the map leaves out.
             mapped[DELETED_AT] = record[DELETED_AT]
-        return _encode(mapped)
+        return _encode(_spelled(mapped))
 
     def mapped(self, message: Message) -> Message | None:
         """Return a RECORD as it comes out, None where a filter takes it out."""
@@ -110,6 +114,17 @@ class StreamMapping:
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is made anew where it is needed."""
         return {name: value for name, value in self.__dict__.items() if name != "_map"}
+
+
+def _spelled(value: Any) -> Any:
+    """Write the numbers that JSON lacks as text; their column judges them."""
+    if isinstance(value, dict):
+        return {name: _spelled(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return list(map(_spelled, value))
+    if isinstance(value, (float, Decimal)) and not math.isfinite(value):
+        return str(Decimal(value))
+    return value
 
 
 def mappings_of(

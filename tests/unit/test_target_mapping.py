@@ -1,0 +1,36 @@
+"""What stream maps make of a record, without Spark."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from target_spark_delta.mapping import mappings_of
+from target_spark_delta.validation import InvalidRecordError
+
+PROPERTIES = {"id": {"type": "integer"}, "f": {"type": "number"}}
+
+
+def mapped(stream_map, record, **settings):
+    settings = {"stream_maps": {"s": stream_map}, **settings}
+    (mapping,) = mappings_of(settings, "s", {"type": "object", "properties": PROPERTIES}, ["id"])
+    return json.loads(mapping.apply(record.encode(), 7))
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [("1e400", "Infinity"), ("-1e400", "-Infinity"), ("1.50", 1.5)]
+)
+def test_numbers_that_json_lacks_are_told_as_text(number, expected):
+    record = f'{{"id": 1, "f": {number}}}'
+    assert mapped({"x": "float(f)"}, record)["x"] == expected
+    assert mapped({"x": "[float(f), {'a': float(f)}]"}, record)["x"] == [expected, {"a": expected}]
+    assert mapped({"x": "float(f) - float(f)"}, record)["x"] == (0 if expected == 1.5 else "NaN")
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"), [("int(f)", "1e5000"), ("'\\udc80'", "1"), ("{(1, 2): 3}", "1")]
+)
+def test_what_cannot_be_written_as_json_is_an_error_of_its_record(expression, value):
+    with pytest.raises(InvalidRecordError, match="stream s, line 7: its stream map fails: "):
+        mapped({"x": expression}, f'{{"id": 1, "f": {value}}}')
