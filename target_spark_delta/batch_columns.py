@@ -93,7 +93,8 @@ def typed_records(manifest: Manifest, frames: Sequence[DataFrame], shape: Shape)
     ]
     wire = [_wire(frame, manifest, T.StructType(record), exact) for frame in frames]
     texts = [
-        frame.selectExpr(f"{as_json(frame)} as record", quote(LINE_NUMBER)) for frame in frames
+        frame.selectExpr(f"{as_json(frame, manifest)} as record", quote(LINE_NUMBER))
+        for frame in frames
     ]
     return Records(
         wire=functools.reduce(DataFrame.unionAll, wire),
@@ -114,16 +115,20 @@ def as_texts(manifest: Manifest, frames: Sequence[DataFrame]) -> DataFrame:
             frame.selectExpr(
                 quote(LINE_NUMBER),
                 f"{literal(manifest.files[index])} as file",
-                f"cast({as_json(frame)} as binary) as text",
+                f"cast({as_json(frame, manifest)} as binary) as text",
+                f"cast({_version(frame, manifest)} as bigint) as version",
             )
             for index, frame in enumerate(frames)
         ),
     )
 
 
-def as_json(frame: DataFrame) -> str:
+def as_json(frame: DataFrame, manifest: Manifest) -> str:
     """Return SQL for a row as JSON, without what is null: nothing tells it from absent."""
-    columns = [name for name in frame.columns if name != LINE_NUMBER]
+    # The version belongs to the message of a record, unless the stream declares it as its own.
+    declared = (manifest.rules.mapping or manifest.rules).schema["properties"]
+    beside = {LINE_NUMBER, TABLE_VERSION} - {*declared}
+    columns = [name for name in frame.columns if name not in beside]
     return f"to_json(struct({', '.join(map(quote, columns))}), {_JSON_OPTIONS})"
 
 

@@ -43,26 +43,26 @@ def stage_lines(segment: Segment, manifest: Manifest, texts: DataFrame, place: s
     Args:
         segment: The segment that stands for the manifest.
         manifest: The manifest.
-        texts: Order, file and text of each record.
+        texts: Order, file, text and version of each record.
         place: The folder.
     """
     seen = Observation()
     check = arrow_udf(line_maker(manifest), _CHECKED)  # type: ignore[call-overload]
-    checked = texts.select(
-        check(F.col(quote(LINE_NUMBER)), F.col("file"), F.col("text")).alias("c")
-    )
+    columns = [F.col(quote(name)) for name in (LINE_NUMBER, "file", "text", "version")]
+    checked = texts.select(check(*columns).alias("c"), "version")
     counted = checked.where("c.line is not null").observe(
         seen,
         F.count(F.lit(1)).alias("rows"),
         F.count_if(F.col("c.is_rejected")).alias("rejected"),
         F.count_if(F.col("c.is_deletion")).alias("deletions"),
+        F.count(F.col("version")).alias("versioned"),
     )
     counted.select("c.line").write.mode("overwrite").text(place)
     counts = seen.get
     segment.rows, segment.rejected = counts["rows"], counts["rejected"]
     segment.has_deletions = counts["deletions"] > 0
     segment.is_partial = segment.has_deletions or manifest.rules.partial
-    segment.has_versions = manifest.version is not None
+    segment.has_versions = counts["versioned"] > 0
 
 
 def texts_of(spark: SparkSession, manifest: Manifest, files: Sequence[str]) -> DataFrame:
@@ -76,6 +76,7 @@ def texts_of(spark: SparkSession, manifest: Manifest, files: Sequence[str]) -> D
                 _place(index).alias(LINE_NUMBER),
                 F.lit(manifest.files[index]).alias("file"),
                 F.col("value").cast("binary").alias("text"),
+                F.lit(manifest.version).cast("bigint").alias("version"),
             )
             for index, file in enumerate(files)
         ),
@@ -90,10 +91,12 @@ def _place(index: int) -> Column:
 
 def line_maker(
     manifest: Manifest,
-) -> Callable[[Iterator[tuple[pa.Array, pa.Array, pa.Array]]], Iterator[pa.Array]]:
+) -> Callable[[Iterator[tuple[pa.Array, pa.Array, pa.Array, pa.Array]]], Iterator[pa.Array]]:
     """Return what turns records into lines of a segment; blank lines are left out."""
 
-    def make_lines(blocks: Iterator[tuple[pa.Array, pa.Array, pa.Array]]) -> Iterator[pa.Array]:
+    def make_lines(
+        blocks: Iterator[tuple[pa.Array, pa.Array, pa.Array, pa.Array]],
+    ) -> Iterator[pa.Array]:
         entry = _Entries(manifest).entry
         for block in blocks:
             rows = zip(*(column.to_pylist() for column in block), strict=True)
@@ -123,16 +126,14 @@ class _Entries:
             schema, keys = {**schema, "required": rules.needed}, rules.needed_keys
         self._check = Validator(rules.stream, schema, keys, full=rules.full).check
         self._common = received_member(manifest.received_at)
-        if manifest.version is not None:
-            self._common += b'"version":%d,' % manifest.version
         if manifest.extracted_at is not None:
             self._common += b'"time_extracted":%b,' % msgspec.json.encode(manifest.extracted_at)
 
-    def entry(self, number: int, file: str, text: bytes) -> _Entry:
+    def entry(self, number: int, file: str, text: bytes, version: int | None) -> _Entry:
         """Return a record's line, whether it is rejected, and whether it is a deletion."""
         try:
             text.decode()
-            return self._checked(number, text)
+            return self._checked(number, text, version)
         except InvalidRecordError as error:
             reason = error.reason
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -141,15 +142,17 @@ class _Entries:
         rejected = rejected_member(f"{reason} (in {file})")
         return self._made(number, rejected, text), True, False
 
-    def _checked(self, number: int, text: bytes) -> _Entry:
+    def _checked(self, number: int, text: bytes, version: int | None) -> _Entry:
         if self._mapping:
             mapped = self._mapping.apply(text, self._line)
             if mapped is None:
                 return _LEFT_OUT
             text = mapped
         record, is_deletion = self._check(msgspec.Raw(text), self._line, partial=self._partial)
-        carried = carried_member(record) if is_deletion or self._partial else b""
-        return self._made(number, carried, text), False, is_deletion
+        extra = carried_member(record) if is_deletion or self._partial else b""
+        if version is not None:
+            extra += b'"version":%d,' % version
+        return self._made(number, extra, text), False, is_deletion
 
     def _made(self, number: int, extra: bytes, text: bytes) -> bytes:
         return b'{"#":%d,%b%b"record":%b}' % (number, extra, self._common, text.strip())

@@ -258,3 +258,23 @@ def test_columns_that_are_null_in_all_rows_of_a_file_are_null_whatever_is_declar
     wrong = write_parquet(tmp_path / "4", [{"id": 5, "o": {"x": 1}, "l": [5]}])
     with pytest.raises(RecordError, match=r"stream items, line 2: l\[\]: bigint stands where"):
         lake.load(items, batch("items", other, wrong, kind="parquet"))
+
+
+@pytest.mark.parametrize(
+    ("more", "chosen"),
+    [
+        pytest.param({}, {}, id="columns"),
+        pytest.param({"additionalProperties": False}, {}, id="lines"),
+        pytest.param({}, {"stream_maps": {"items": {"name": "name.upper()"}}}, id="mapped"),
+    ],
+)
+def test_a_column_of_versions_counts_whichever_way_the_rows_take(lake, tmp_path, more, chosen):
+    properties = {"id": {"type": "integer"}, "name": {"type": "string"}}
+    items = schema("items", properties, ["id"], **more)
+    lake.load(items, *(record("items", {"id": n, "name": "old"}, version=1) for n in (1, 2)))
+    rows = [{"id": n, "name": "new", "_sdc_table_version": n} for n in (2, 3)]
+    file = write_parquet(tmp_path / "1", [*rows, {"id": 4, "name": "new"}])
+    lake.load(items, batch("items", file, kind="parquet"), activate("items", 3), **chosen)
+    found = [(row["id"], row["_sdc_table_version"]) for row in lake.rows("items")]
+    assert found == [(1, 1), (2, 2), (3, 3), (4, None)]
+    assert [row["id"] for row in lake.rows("items") if row["_sdc_deleted_at"]] == [1, 2]
