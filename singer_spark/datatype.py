@@ -70,6 +70,8 @@ def _datatype(tokens: list[str]) -> T.DataType:
         _expect(tokens, ",")
         value = _datatype(tokens)
         _expect(tokens, ">")
+        if isinstance(key, (T.StructType, T.ArrayType, T.MapType)):
+            raise ValueError(name)  # JSON has no such names
         return T.MapType(key, value)
     if name == "struct":
         return _struct(tokens)

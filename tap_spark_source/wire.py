@@ -15,6 +15,7 @@ _OPTIONS = {
     "dateFormat": "yyyy-MM-dd",
     "ignoreNullFields": "false",
 }
+_DATED = (T.DateType, T.TimestampType, T.TimestampNTZType)
 
 
 def record_json(fields: Iterable[T.StructField], *, singer_decimal: bool) -> str:
@@ -42,8 +43,10 @@ def _wire_type(datatype: T.DataType, singer_decimal: bool) -> T.DataType:
     if isinstance(datatype, T.ArrayType):
         return T.ArrayType(_wire_type(datatype.elementType, singer_decimal), datatype.containsNull)
     if isinstance(datatype, T.MapType):
+        # As a name in JSON Spark writes a date or a time as a bare count.
+        key = T.StringType() if isinstance(datatype.keyType, _DATED) else datatype.keyType
         value = _wire_type(datatype.valueType, singer_decimal)
-        return T.MapType(datatype.keyType, value, datatype.valueContainsNull)
+        return T.MapType(key, value, datatype.valueContainsNull)
     if isinstance(datatype, T.StructType):
         return T.StructType(
             [

@@ -74,10 +74,7 @@ def _typed(
         element = _typed(item, *types, f"{path}[]", refuse, variables)
         return text if element == item else f"transform({text}, {item} -> {element})"
     if isinstance(declared, T.MapType) and isinstance(target, T.MapType):
-        key, value = f"k{next(variables)}", f"v{next(variables)}"
-        types = declared.valueType, target.valueType
-        entry = _typed(value, *types, f"{path}{{}}", refuse, variables)
-        return text if entry == value else f"transform_values({text}, ({key}, {value}) -> {entry})"
+        return _typed_map(text, declared, target, path, refuse, variables)
     if isinstance(target, T.StringType):
         return text
     refusal = refuse(text, target, path)
@@ -131,10 +128,18 @@ def _misfit(
     if isinstance(declared, T.MapType) and isinstance(target, T.MapType):
         items = f"map_values({text})", f"map_values({value})"
         types = declared.valueType, target.valueType
-        return _misfit_of_items(*items, *types, f"{path}{{}}", variables)
+        reason = _misfit_of_items(*items, *types, f"{path}{{}}", variables)
+        return first_of([_misfit_of_keys(text, value, target, path), reason])
     if isinstance(target, T.StringType):
         return "null"
     return f"if({text} is not null and {value} is null, {_reason(text, target, path)}, null)"
+
+
+def _misfit_of_keys(text: str, value: str, target: T.MapType, path: str) -> str:
+    if isinstance(target.keyType, T.StringType):
+        return "null"
+    reason = _reason(f"to_json({text})", target, path)
+    return f"if({text} is not null and {value} is null, {reason}, null)"
 
 
 def _misfit_of_items(
@@ -179,3 +184,25 @@ def _typed_struct(
             value = _typed(member, *types, f"{path}.{field.name}", refuse, variables)
         members.append(f"{literal(field.name)}, {value}")
     return f"if({text} is null, null, named_struct({', '.join(members)}))"
+
+
+def _typed_map(
+    text: str,
+    declared: T.MapType,
+    target: T.MapType,
+    path: str,
+    refuse: Refusal,
+    variables: count[int],
+) -> str:
+    key, value = f"k{next(variables)}", f"v{next(variables)}"
+    types = declared.valueType, target.valueType
+    entry = _typed(value, *types, f"{path}{{}}", refuse, variables)
+    typed = text if entry == value else f"transform_values({text}, ({key}, {value}) -> {entry})"
+    if isinstance(target.keyType, T.StringType):
+        return typed
+    keys = f"transform(map_keys({text}), {key} -> {scalar(key, target.keyType)})"
+    # No two texts may be the same key, nor may one be none.
+    fit = f"size(array_compact(array_distinct({keys}))) = size({text})"
+    refusal = refuse(f"to_json({text})", target, path)
+    made = f"map_from_arrays({keys}, map_values({typed}))"
+    return f"if({text} is null, null, if({fit}, {made}, {refusal}))"

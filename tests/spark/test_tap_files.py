@@ -21,6 +21,7 @@ select true as b, cast(-1 as tinyint) as t, cast(2 as smallint) as s, 3 as i,
   timestamp'2024-01-01 00:00:00.123456' as at, timestamp_ntz'2024-01-01 00:00:00.000001' as ntz,
   array(1, null) as arr, named_struct('a', 1, 'b', cast(null as string)) as st,
   map('k', cast(1.10 as decimal(5,2))) as m, cast(null as string) as nothing,
+  map(date'0001-01-01', map(timestamp'2024-01-01 00:00:00.123456', map(7, true))) as keyed,
   1 as `odd ``name.x"`
 """
 
@@ -53,6 +54,7 @@ def test_every_type_of_a_lake_arrives_exactly(spark, tmp_path, kind):
         "st": {"a": 1, "b": None},
         "m": {"k": Decimal("1.10")},
         "nothing": None,
+        "keyed": {"0001-01-01": {"2024-01-01 00:00:00.123456": {"7": True}}},
     }
     assert output.kinds == ["SCHEMA", "RECORD", "STATE"]
 

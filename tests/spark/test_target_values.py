@@ -165,6 +165,51 @@ def test_every_spark_type_goes_through_its_json_schema_unchanged(lake):
     }
 
 
+KEYED = {
+    "i": (T.IntegerType(), {"1": "2.5"}, [(1, Decimal("2.5"))]),
+    "d": (T.DecimalType(5, 2), {"1.50": "1"}, [(Decimal("1.50"), Decimal("1.0"))]),
+    "on": (T.DateType(), {"2024-02-29": "1"}, [(dt.date(2024, 2, 29), Decimal("1.0"))]),
+    "at": (
+        T.TimestampType(),
+        {"2024-01-01 00:00:00.5": "1"},
+        [(dt.datetime(2024, 1, 1, microsecond=500000, tzinfo=UTC), Decimal("1.0"))],
+    ),
+    "s": (T.StringType(), {"1": "1", "01": "2"}, [("1", Decimal("1.0")), ("01", Decimal("2.0"))]),
+}
+
+
+def test_keys_of_maps_have_their_type_or_are_refused(lake):
+    properties = {
+        name: to_json_schema(T.MapType(kind, T.DecimalType(5, 1)))
+        for name, (kind, *_) in KEYED.items()
+    }
+    declared = schema("s", {"id": {"type": "integer"}, **properties}, ["id"])
+
+    def told(number, values):
+        texts = ", ".join(
+            f'"{name}": {{' + ", ".join(f'"{key}": {text}' for key, text in entries.items()) + "}"
+            for name, entries in values.items()
+        )
+        return f'{{"type":"RECORD","stream":"s","record":{{"id": {number}, {texts}}}}}\n'
+
+    lake.load(declared, told(1, {name: sent for name, (_, sent, _) in KEYED.items()}))
+    (row,) = lake.rows("s")
+    assert row == {"id": 1, **{name: expected for name, (*_, expected) in KEYED.items()}}
+    wrong = {"i": {"x": 1}}, {"i": {"1": 1, "01": 2}}, {"on": {"2024-02-30": 1}}, {"i": {"1": 0.25}}
+    sent = [told(number, one) for number, one in enumerate(wrong, 2)]
+    with pytest.raises(RecordError, match=r'line 2: i: {"x":"1"} does not fit map<int,decimal'):
+        lake.load(declared, sent[0])
+    lake.load(declared, *sent, told(9, {"i": {}}), on_invalid_record="quarantine")
+    assert [row["i"] for row in lake.rows("s")] == [[(1, Decimal("2.5"))], []]
+    errors = [row["error"] for row in lake.rows("_quarantine/s", order="line")]
+    assert errors == [
+        'i: {"x":"1"} does not fit map<int,decimal(5,1)>',
+        'i: {"1":"1","01":"2"} does not fit map<int,decimal(5,1)>',
+        'on: {"2024-02-30":"1"} does not fit map<date,decimal(5,1)>',
+        "i{}: 0.25 does not fit decimal(5,1)",
+    ]
+
+
 def test_segments_reach_a_spark_that_does_not_share_this_disk(lake, monkeypatch):
     staging = lake.root / "_singer_spark" / "spool"
     monkeypatch.setattr(Destination, "staging", lambda *_: staging.as_uri())

@@ -60,6 +60,12 @@ def test_a_property_becomes_a_column_of_this_type(schema, expected):
     assert to_spark_type(schema).simpleString() == expected
 
 
+def test_a_map_whose_keys_json_cannot_name_is_text():
+    odd = {"type": "object", "x-sql-datatype": "map<struct<a:int>,int>"}
+    assert to_spark_type(odd) == T.StringType()
+    assert to_spark_type({**odd, "x-sql-datatype": "map<int,int>"}).simpleString() == "map<int,int>"
+
+
 def test_nesting_beyond_500_levels_is_one_clear_error():
     schema = {"type": "integer"}
     for _ in range(501):
