@@ -17,7 +17,12 @@ from typing import Any
 
 import msgspec
 from singer_sdk.exceptions import MapExpressionError, StreamMapConfigError
-from singer_sdk.mapper import PluginMapper, RemoveRecordTransform, StreamMap
+from singer_sdk.mapper import (
+    PluginMapper,
+    RemoveRecordTransform,
+    SameRecordTransform,
+    StreamMap,
+)
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
@@ -73,6 +78,12 @@ class StreamMapping:
         """Return the key properties that come out."""
         keys = self._map.transformed_key_properties
         return None if keys is None else list(keys)
+
+    @property
+    def if_needed(self) -> StreamMapping | None:
+        """Return itself, None where records come out as they came."""
+        is_same = isinstance(self._map, SameRecordTransform) and not self._map.flattening_enabled
+        return None if is_same else self
 
     def apply(self, raw: bytes | msgspec.Raw, line: int) -> bytes | None:
         """Return what becomes of a record, None where a filter takes it out."""

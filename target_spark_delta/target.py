@@ -109,7 +109,7 @@ class TargetSparkDelta(SparkPlugin, Target):
             routes = [self._declare(message.stream, schema, keys)]
         else:
             routes = [
-                self._declare(one.alias, one.mapped_schema, one.mapped_keys, one)
+                self._declare(one.alias, one.mapped_schema, one.mapped_keys, one.if_needed)
                 for one in mappings_of(self._settings.maps, message.stream, schema, keys)
             ]
         self._routes[message.stream] = routes

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 
 from target_spark_delta.mapping import mappings_of
+from target_spark_delta.target import TargetSparkDelta
 from target_spark_delta.validation import InvalidRecordError
+from tests.support.singer import lines, schema
 
 PROPERTIES = {"id": {"type": "integer"}, "f": {"type": "number"}}
+SCHEMA = {"type": "object", "properties": PROPERTIES}
 
 
 def mapped(stream_map, record, **settings):
     settings = {"stream_maps": {"s": stream_map}, **settings}
-    (mapping,) = mappings_of(settings, "s", {"type": "object", "properties": PROPERTIES}, ["id"])
+    (mapping,) = mappings_of(settings, "s", SCHEMA, ["id"])
     return json.loads(mapping.apply(record.encode(), 7))
 
 
@@ -34,3 +38,13 @@ def test_numbers_that_json_lacks_are_told_as_text(number, expected):
 def test_what_cannot_be_written_as_json_is_an_error_of_its_record(expression, value):
     with pytest.raises(InvalidRecordError, match="stream s, line 7: its stream map fails: "):
         mapped({"x": expression}, f'{{"id": 1, "f": {value}}}')
+
+
+def test_records_of_streams_without_a_map_take_no_way_through_it(tmp_path):
+    def mapped_streams(**settings):
+        target = TargetSparkDelta(config={"path": str(tmp_path), **settings})
+        target.listen(io.StringIO(lines(schema(name, PROPERTIES, ["id"]) for name in "ab")))
+        return [name for name, sink in target._sinks.items() if sink._mapping]
+
+    assert mapped_streams(stream_maps={"a": {"x": "f"}}) == ["a"]
+    assert mapped_streams(flattening_enabled=True, flattening_max_depth=1) == ["a", "b"]
