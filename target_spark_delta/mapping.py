@@ -6,6 +6,7 @@ number: decimals stay decimals, whole numbers stay as long as they are.
 
 from __future__ import annotations
 
+import ast
 import copy
 import logging
 import math
@@ -34,6 +35,7 @@ logger = logging.getLogger(__name__)
 # What expressions raise on values that they were not made for.
 _MAP_ERRORS = (
     MapExpressionError,
+    StreamMapConfigError,
     TypeError,
     ValueError,
     ArithmeticError,
@@ -96,7 +98,8 @@ class StreamMapping:
         try:
             return self._transformed(record)
         except _MAP_ERRORS as error:
-            reason = f"its stream map fails: {error}; look at stream_maps"
+            said = type(error.__cause__ or error).__name__ if _tells_map(error) else str(error)
+            reason = f"its stream map fails: {said}; look at stream_maps"
             raise InvalidRecordError(self.alias, line, reason) from error
 
     def _transformed(self, record: dict[str, Any]) -> bytes | None:
@@ -159,6 +162,32 @@ def _maps(
     try:
         mapper = PluginMapper(copy.deepcopy(dict(settings)), logger)
         mapper.register_raw_stream_schema(stream, copy.deepcopy(dict(schema)), keys)
-    except (StreamMapConfigError, *_MAP_ERRORS) as error:
+    except StreamMapConfigError as error:
         raise SettingsError(f"stream_maps: stream {stream}: {error}") from error
+    except _MAP_ERRORS as error:
+        named = ", ".join(_unreadable(settings.get("stream_maps", {}))) or "its map"
+        raise SettingsError(
+            f"stream_maps: stream {stream}: {named} is no expression that can be read"
+        ) from error
     return mapper.stream_maps[stream]
+
+
+def _tells_map(error: Exception) -> bool:
+    """Say whether an error's text repeats the expression, which may hold a secret."""
+    return isinstance(error, (MapExpressionError, StreamMapConfigError))
+
+
+def _unreadable(stream_maps: Mapping[str, Any]) -> Iterator[str]:
+    """Name the properties whose expression is none."""
+    for key, parts in stream_maps.items():
+        for name, expression in parts.items() if isinstance(parts, Mapping) else ():
+            if isinstance(expression, str) and not _is_expression(expression):
+                yield f"{key}.{name}"
+
+
+def _is_expression(text: str) -> bool:
+    try:
+        ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError):
+        return False
+    return True

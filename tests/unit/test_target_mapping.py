@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from singer_spark.errors import SettingsError
 from target_spark_delta.mapping import mappings_of
 from target_spark_delta.target import TargetSparkDelta
 from target_spark_delta.validation import InvalidRecordError
@@ -48,3 +49,18 @@ def test_records_of_streams_without_a_map_take_no_way_through_it(tmp_path):
 
     assert mapped_streams(stream_maps={"a": {"x": "f"}}) == ["a"]
     assert mapped_streams(flattening_enabled=True, flattening_max_depth=1) == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["x", "__filter__", "__alias__"])
+def test_an_expression_that_is_none_is_named_and_not_told(name):
+    with pytest.raises(SettingsError) as raised:
+        mapped({"f": "f * 2", name: "md5('secret' + "}, '{"id": 1}')
+    said = f"stream_maps: stream s: s.{name} is no expression that can be read"
+    assert raised.value.message == said
+
+
+@pytest.mark.parametrize("expression", ["secret + 1", "secret = 1"])
+def test_an_expression_that_fails_on_a_record_is_not_told(expression):
+    with pytest.raises(InvalidRecordError, match=r"map fails: [A-Za-z]+; look") as raised:
+        mapped({"x": expression}, '{"id": 1}')
+    assert "secret" not in raised.value.message
