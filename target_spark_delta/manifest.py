@@ -131,9 +131,18 @@ def parse_manifest(body: Mapping[str, Any], line: int) -> tuple[tuple[str, ...],
             f"line {line}: a BATCH needs a manifest, the list of its files; look at the tap"
         )
     for file in files:
-        if (path := local_path(file)) and not path.exists():
-            raise ProtocolError(f"line {line}: BATCH file {file} does not exist; look at the tap")
+        _check_file(file, line)
     return tuple(files), kind
+
+
+def _check_file(file: str, line: int) -> None:
+    path = local_path(file)
+    if file.endswith("/") or (path and path.is_dir()):
+        raise ProtocolError(
+            f"line {line}: {file} is a folder, where a BATCH names files; look at the tap"
+        )
+    if path and not path.exists():
+        raise ProtocolError(f"line {line}: BATCH file {file} does not exist; look at the tap")
 
 
 def local_path(url: str) -> Path | None:
@@ -153,7 +162,7 @@ def readable_files(manifest: Manifest, folder: Path, *, shares_disk: bool) -> li
     names = []
     for index, url in enumerate(manifest.files):
         path = local_path(url)
-        if path is None or not shares_disk or path.is_dir():
+        if path is None or not shares_disk:
             names.append(f"s3a{url[url.index(':') :]}" if urlparse(url).scheme in _S3 else url)
             continue
         link = folder / f"{index}.{manifest.format}{'.gz' if _is_gzip(path, manifest) else ''}"

@@ -158,6 +158,22 @@ STREAMS = {
         [GOOD, message(type="BATCH", stream="s", encoding={"format": "jsonl"}, manifest=[{}])],
         "76 line 2: a BATCH needs a manifest, the list of its files; look at the tap",
     ),
+    "a BATCH that names a folder": (
+        [
+            GOOD,
+            message(
+                type="BATCH", stream="s", encoding={"format": "jsonl"}, manifest=["file:///tmp"]
+            ),
+        ],
+        "76 line 2: file:///tmp is a folder, where a BATCH names files; look at the tap",
+    ),
+    "a BATCH that names a folder elsewhere": (
+        [
+            GOOD,
+            message(type="BATCH", stream="s", encoding={"format": "jsonl"}, manifest=["s3://b/a/"]),
+        ],
+        "76 line 2: s3://b/a/ is a folder, where a BATCH names files; look at the tap",
+    ),
     "a BATCH without files": (
         [GOOD, message(type="BATCH", stream="s", encoding={"format": "jsonl"})],
         "76 line 2: a BATCH needs a manifest, the list of its files; look at the tap",
