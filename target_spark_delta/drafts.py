@@ -29,6 +29,21 @@ def dated(schema: Mapping[str, Any]) -> dict[str, Any]:
     return next(filter(jsonschema_rs.meta.is_valid, [plain, *older]), plain)
 
 
+def is_draft_4(schema: Mapping[str, Any]) -> bool:
+    """Say whether a JSON Schema is written in draft 4."""
+    return "/draft-04/" in str(schema.get("$schema"))
+
+
+def with_whole_numbers(schema: dict[str, Any]) -> dict[str, Any]:
+    """Let 1.0 be an integer, as in all drafts since, where draft 4 asks how it is written."""
+    kinds = schema.get("type")
+    listed = kinds if isinstance(kinds, list) else [kinds]
+    if "integer" not in listed or "number" in listed:
+        return schema
+    wider = ["number" if kind == "integer" else kind for kind in listed]
+    return {**schema, "type": wider, "multipleOf": 1}
+
+
 def never_fetch(url: str) -> Any:
     """Refuse what a schema refers to elsewhere."""
     raise LookupError(f"{url} is not in it")

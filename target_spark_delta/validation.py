@@ -7,6 +7,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jsonschema_rs
@@ -20,7 +21,7 @@ from singer_sdk.singerlib import resolve_schema_references
 
 from singer_spark.errors import RecordError, SchemaError
 from singer_spark.typemap import to_spark_type, value_kinds
-from target_spark_delta.drafts import dated, never_fetch
+from target_spark_delta.drafts import dated, is_draft_4, never_fetch, with_whole_numbers
 from target_spark_delta.formats import CHECKS, is_text
 
 logger = logging.getLogger(__name__)
@@ -238,7 +239,7 @@ def required_names(schema: Mapping[str, Any]) -> list[str]:
 
 def _rules(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     """Return the schema as it is to be enforced."""
-    rules: dict[str, Any] = _relaxed(schema)
+    rules: dict[str, Any] = _relaxed(schema, draft_4=is_draft_4(schema))
     required = rules.get("required", [])
     if isinstance(required, list):
         rules["required"] = list(dict.fromkeys([*required, *keys]))
@@ -247,26 +248,29 @@ def _rules(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     return rules
 
 
-def _relaxed(schema: Any, *, in_text: bool = False) -> Any:
+def _relaxed(schema: Any, *, draft_4: bool, in_text: bool = False) -> Any:
     """Drop what is checked elsewhere, and let the numbers that JSON lacks into double columns.
 
     Alternatives of a column of texts are not cast, so their formats are checked here.
     """
+    within = partial(_relaxed, draft_4=draft_4)
     if isinstance(schema, list):
-        return [_relaxed(item, in_text=in_text) for item in schema]
+        return [within(item, in_text=in_text) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
     declares = "format" in schema or any(name in schema for name in _LISTED_SCHEMAS)
     in_text = in_text or (declares and is_text(schema))
     relaxed = {
-        name: {key: _relaxed(value) for key, value in part.items()}
+        name: {key: within(value) for key, value in part.items()}
         if name in _NAMED_SCHEMAS and isinstance(part, Mapping)
         else part
         if name in ("enum", "const", "default", "examples")
-        else _relaxed(part, in_text=in_text and name in _LISTED_SCHEMAS)
+        else within(part, in_text=in_text and name in _LISTED_SCHEMAS)
         for name, part in schema.items()
         if name != "multipleOf" and not (name == "format" and _is_cast(part, in_text=in_text))
     }
+    if draft_4:
+        relaxed = with_whole_numbers(relaxed)
     if "number" in value_kinds(schema) and "type" in schema and _is_double(schema):
         return {"anyOf": [relaxed, _NOT_FINITE]}
     return relaxed

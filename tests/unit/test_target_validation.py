@@ -163,3 +163,15 @@ def test_older_drafts_are_understood_where_a_schema_names_none():
     for record in ({"id": 1, "n": 10}, {"id": 1, "p": ["a", "a"]}):
         with pytest.raises(InvalidRecordError, match=r"n breaks the rule maximum|p\[0\] breaks"):
             check(validator, record)
+
+
+@pytest.mark.parametrize("draft", [{}, {"$schema": "http://json-schema.org/draft-04/schema#"}])
+def test_a_whole_number_with_a_point_is_an_integer_in_every_draft(draft):
+    declared = {"type": ["integer", "null"], "maximum": 5, "exclusiveMaximum": True}
+    properties = {"id": {"type": "integer"}, "n": declared, "l": {"items": {"type": "integer"}}}
+    validator = Validator("s", {"properties": properties, **draft}, ["id"], full=True)
+    for good in ({"id": 1.0}, {"id": 2**70}, {"id": 1, "n": None}, {"id": 1, "n": 4.0, "l": [1.0]}):
+        check(validator, good)
+    for bad in ({"id": 1.5}, {"id": "1"}, {"id": 1, "n": 5.0}, {"id": 1, "l": [0.5]}, {"id": None}):
+        with pytest.raises(InvalidRecordError, match="breaks the rule"):
+            check(validator, bad)
