@@ -17,6 +17,8 @@ from singer_spark.errors import SchemaError
 
 SQL_DATATYPE = "x-sql-datatype"
 MAX_DEPTH = 500
+# Each level is an iteration of Spark's analyzer, which gives up after 100.
+MAX_DECLARED_DEPTH = 64
 # Schemas are walked by recursion, and Python's own limit ends at a third of that depth.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 20 * MAX_DEPTH))
 _INT64 = (-(2**63), 2**63 - 1)
@@ -55,8 +57,11 @@ def to_spark_type(schema: Mapping[str, Any], *, where: str = "", depth: int = 0)
         where: The property's name, for messages.
         depth: How many levels of nesting are above it.
     """
-    if depth > MAX_DEPTH:
-        raise SchemaError(f"{where}: nested deeper than {MAX_DEPTH} levels; flatten it in the tap")
+    if depth > MAX_DECLARED_DEPTH:
+        raise SchemaError(
+            f"{where[:40]}…: declared deeper than {MAX_DECLARED_DEPTH} levels; flatten it in the "
+            "tap, or declare it without its inner properties"
+        )
     exact = schema.get(SQL_DATATYPE)
     if isinstance(exact, str) and (parsed := parse_datatype(exact)) is not None:
         return parsed
