@@ -184,17 +184,23 @@ class Segment:
         if self._marked_rows == self.rows:
             return None
         rest = Segment.open(folder, self.stream)
-        with self.path.open("rb+") as file:
-            file.seek(self._marked_size)
-            while block := file.read(_BLOCK_BYTES):
-                rest._write(block)
-            file.truncate(self._marked_size)
+        try:
+            self._move_rest(rest)
+        except OSError as error:
+            raise _no_room(error) from error
         rest.rows, rest.size = self.rows - self._marked_rows, self.size - self._marked_size
         rest.is_partial, rest.has_versions = self.is_partial, self.has_versions
         rest.has_deletions = self.has_deletions
         rest.rejected, self.rejected = self.rejected - self._marked_rejected, self._marked_rejected
         self.rows, self.size = self._marked_rows, self._marked_size
         return rest
+
+    def _move_rest(self, rest: Segment) -> None:
+        with self.path.open("rb+") as file:
+            file.seek(self._marked_size)
+            while block := file.read(_BLOCK_BYTES):
+                rest._write(block)
+            file.truncate(self._marked_size)
 
     def note_facts(self, names: Sequence[str]) -> None:
         """Sum up the keys, which take memory, in what a merge needs to know of them."""

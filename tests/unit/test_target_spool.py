@@ -164,3 +164,15 @@ def test_a_full_disk_is_one_line(tmp_path):
     segment.append(b"{}", 1)
     with pytest.raises(TransientError, match="No space left on device; free some space"):
         segment.close()
+
+
+def test_a_disk_that_is_full_when_a_segment_is_split_is_one_line(tmp_path, monkeypatch):
+    segment = Segment.open(tmp_path, "s")
+    segment.append(b'{"n":1}', 1)
+    segment.mark(b"A")
+    segment.append(b'{"n":"%b"}' % (b"x" * 100_000), 2)
+    monkeypatch.setattr(Segment, "open", lambda *_: full)
+    full = Segment("s", Path("/dev/full"))
+    full._write = full._open_and_write
+    with pytest.raises(TransientError, match="No space left on device; free some space"):
+        segment.split_at_mark(tmp_path)
