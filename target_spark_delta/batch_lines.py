@@ -133,6 +133,10 @@ class _Entries:
         """Return a record's line, whether it is rejected, and whether it is a deletion."""
         try:
             text.decode()
+            mapped = self._mapping.apply(text, self._line) if self._mapping else text
+            if mapped is None:
+                return _LEFT_OUT
+            text = mapped
             return self._checked(number, text, version)
         except InvalidRecordError as error:
             reason = error.reason
@@ -143,11 +147,6 @@ class _Entries:
         return self._made(number, rejected, text), True, False
 
     def _checked(self, number: int, text: bytes, version: int | None) -> _Entry:
-        if self._mapping:
-            mapped = self._mapping.apply(text, self._line)
-            if mapped is None:
-                return _LEFT_OUT
-            text = mapped
         record, is_deletion = self._check(msgspec.Raw(text), self._line, partial=self._partial)
         extra = carried_member(record) if is_deletion or self._partial else b""
         if version is not None:

@@ -96,7 +96,9 @@ class SparkDeltaSink:
         try:
             if self._mapping:
                 mapped = self._mapping.mapped(message)
-                return mapped is not None and self._spool(mapped)
+                if mapped is None:
+                    return False
+                message = mapped
             return self._spool(message)
         except InvalidRecordError as error:
             if not self._settings.quarantine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 
 import pytest
@@ -108,6 +109,23 @@ def test_a_map_that_fails_on_a_record_is_told_or_sets_it_aside(lake):
         lake.load(*messages, stream_maps={"items": {"a": "md5(a)"}})
     (aside,) = lake.rows("_quarantine/items", order="line")
     assert aside["record"] == '{"id": 1, "a": null}'
+
+
+def test_what_a_map_hides_is_hidden_in_quarantine_too(lake, tmp_path):
+    properties = {"id": {"type": "integer"}, "mail": {"type": "string"}, "n": {"type": "integer"}}
+    items = schema("items", properties, ["id"])
+    sent = {"id": 1, "mail": "ada@example.com", "n": "x"}
+    file = tmp_path / "items.jsonl"
+    file.write_text(json.dumps({**sent, "id": 2}) + "\n")
+    lake.load(
+        items,
+        record("items", sent),
+        batch("items", file.as_uri()),
+        stream_maps={"items": {"mail": "__NULL__"}},
+        on_invalid_record="quarantine",
+    )
+    aside = [json.loads(row["record"]) for row in lake.rows("_quarantine/items", order="line")]
+    assert aside == [{"id": 1, "n": "x"}, {"id": 2, "n": "x"}]
 
 
 def test_two_streams_cannot_share_an_alias(lake):
