@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from pathlib import Path
 
@@ -88,7 +89,8 @@ def _sdk_catalog(folder: Path, url: str) -> str:
 
 def unusual(folder: Path, rows: int, _: int) -> None:
     """Streams of unusual shape, and the cost of validation; 1,000,000 rows are the full size."""
-    shapes.run(folder, rows / MILLION)
+    if beyond := shapes.run(folder, rows / MILLION):
+        sys.exit("; ".join(beyond))
 
 
 def main() -> None:
