@@ -167,7 +167,7 @@ def _maps(
     except _MAP_ERRORS as error:
         named = ", ".join(_unreadable(settings.get("stream_maps", {}))) or "its map"
         raise SettingsError(
-            f"stream_maps: stream {stream}: {named} is no expression that can be read"
+            f"stream_maps: stream {stream}: {named} is no expression; correct it"
         ) from error
     return mapper.stream_maps[stream]
 

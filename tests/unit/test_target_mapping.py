@@ -55,7 +55,7 @@ def test_records_of_streams_without_a_map_take_no_way_through_it(tmp_path):
 def test_an_expression_that_is_none_is_named_and_not_told(name):
     with pytest.raises(SettingsError) as raised:
         mapped({"f": "f * 2", name: "md5('secret' + "}, '{"id": 1}')
-    said = f"stream_maps: stream s: s.{name} is no expression that can be read"
+    said = f"stream_maps: stream s: s.{name} is no expression; correct it"
     assert raised.value.message == said
 
 
