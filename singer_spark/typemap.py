@@ -17,8 +17,9 @@ from singer_spark.errors import SchemaError
 
 SQL_DATATYPE = "x-sql-datatype"
 MAX_DEPTH = 500
-# Each level is an iteration of Spark's analyzer, which gives up after 100.
-MAX_DECLARED_DEPTH = 64
+# So many levels become structs and arrays, and what is deeper text: each is an iteration of Spark's
+# analyzer, which gives up after 100, and other readers of Delta fail at tables beyond 41.
+MAX_STRUCT_DEPTH = 40
 # Schemas are walked by recursion, and Python's own limit ends at a third of that depth.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 20 * MAX_DEPTH))
 _INT64 = (-(2**63), 2**63 - 1)
@@ -57,10 +58,9 @@ def to_spark_type(schema: Mapping[str, Any], *, where: str = "", depth: int = 0)
         where: The property's name, for messages.
         depth: How many levels of nesting are above it.
     """
-    if depth > MAX_DECLARED_DEPTH:
+    if depth > MAX_DEPTH:
         raise SchemaError(
-            f"{where[:40]}…: declared deeper than {MAX_DECLARED_DEPTH} levels; flatten it in the "
-            "tap, or declare it without its inner properties"
+            f"{where[:40]}…: nested deeper than {MAX_DEPTH} levels; flatten it in the tap"
         )
     exact = schema.get(SQL_DATATYPE)
     if isinstance(exact, str) and (parsed := parse_datatype(exact)) is not None:
@@ -69,18 +69,24 @@ def to_spark_type(schema: Mapping[str, Any], *, where: str = "", depth: int = 0)
     if union is not None:
         return to_spark_type(union, where=where, depth=depth)
     kinds = _kinds(schema)
-    properties = schema.get("properties")
+    nested = _nested(kinds, schema, where=where, depth=depth + 1)
+    if nested is None:
+        return _scalar(kinds, schema)
+    return nested if depth < MAX_STRUCT_DEPTH else T.StringType()
+
+
+def _nested(
+    kinds: set[str], schema: Mapping[str, Any], *, where: str, depth: int
+) -> T.DataType | None:
+    """Return the type of an object with properties or of an array, None for anything else."""
+    properties, items = schema.get("properties"), schema.get("items")
     if kinds == {"object"} and properties and isinstance(properties, Mapping):
-        return to_struct(schema, where=where, depth=depth + 1)
-    if kinds == {"array"}:
-        items = schema.get("items")
-        element = (
-            to_spark_type(items, where=f"{where}[]", depth=depth + 1)
-            if isinstance(items, Mapping)
-            else T.StringType()
-        )
-        return T.ArrayType(element)
-    return _scalar(kinds, schema)
+        return to_struct(schema, where=where, depth=depth)
+    if kinds != {"array"}:
+        return None
+    if not isinstance(items, Mapping):
+        return T.ArrayType(T.StringType())
+    return T.ArrayType(to_spark_type(items, where=f"{where}[]", depth=depth))
 
 
 def to_struct(schema: Mapping[str, Any], *, where: str = "", depth: int = 0) -> T.StructType:
