@@ -24,7 +24,7 @@ from tap_spark_source.key import Key, Range, mark_text
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings
 from tap_spark_source.slicing import Slice, Survey
-from tap_spark_source.sources.dialect import OTHER_KIND, OUT_OF_RANGE, PLAIN, TOO_FINE, Reading
+from tap_spark_source.sources.dialect import MISFITS, PLAIN, Reading
 from tap_spark_source.table import Column, Table
 
 if TYPE_CHECKING:
@@ -150,9 +150,7 @@ def _translated(reason: str, where: str) -> SingerSparkError:
             f"cannot read {where}: its driver is missing ({reason}); name it in spark_packages or "
             "spark_jars, and its class in source_options driver"
         )
-    if re.search(
-        rf"SQLSTATE: 22|{OUT_OF_RANGE}|{TOO_FINE}|{OTHER_KIND}|Bad value for type|overflow", reason
-    ):
+    if re.search(f"SQLSTATE: 22|{'|'.join(MISFITS)}|Bad value for type|overflow", reason):
         return DataError(
             f"cannot read {where}: a value does not fit its type: {reason}; correct it, or "
             "deselect its column"

@@ -15,7 +15,7 @@ from singer_spark.names import quote
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings, absolute_path
 from tap_spark_source.sources.base import source_errors
-from tap_spark_source.sources.dialect import exact_time
+from tap_spark_source.sources.dialect import WITHOUT_DAY, exact_time
 from tap_spark_source.sources.frames import FrameSource
 from tap_spark_source.table import Table, is_name, is_wanted
 
@@ -211,8 +211,14 @@ def _times_as_texts(schema: T.StructType) -> tuple[str, list[str]]:
         name, datatype = quote(field.name), field.dataType.simpleString()
         is_time = datatype in _TIMES
         columns.append(f"{name} {'string' if is_time else datatype}")
-        items.append(f"{exact_time(datatype)} as {{}}".replace("{}", name) if is_time else name)
+        items.append(f"{_time(datatype)} as {{}}".replace("{}", name) if is_time else name)
     return ", ".join(columns), items
+
+
+def _time(datatype: str) -> str:
+    """Parse a time of a day that is told: Spark takes 10:30 for half past ten of today."""
+    dayless = f"raise_error(concat({{}}, ' {WITHOUT_DAY}'))"
+    return f"if({{}} rlike '^ *T?[0-9]{{1,2}}:', {dayless}, {exact_time(datatype)})"
 
 
 def _bare(path: str) -> str:

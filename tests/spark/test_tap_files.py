@@ -74,7 +74,7 @@ def test_csv_has_headers_and_inferred_types_that_options_override(tmp_path):
     "options",
     [{"replication_key": "`at"}, {"replication_method": "INCREMENTAL", "new_files": True}],
 )
-def test_times_of_csv_that_are_finer_than_a_microsecond_are_an_error(tmp_path, options):
+def test_times_of_csv_that_spark_would_bend_are_an_error(tmp_path, options):
     path = tmp_path / "part=1" / "events.csv"
     path.parent.mkdir()
     times = ["2024-01-01T10:00:00.1234560Z", "2024-01-01 12:30:00+02:00", ""]
@@ -92,6 +92,10 @@ def test_times_of_csv_that_are_finer_than_a_microsecond_are_an_error(tmp_path, o
     path.write_text("id,`at\n1,2024-01-01T10:00:00.1234567\n")
     with pytest.raises(DataError, match=r"00\.1234567 is finer than a microsecond"):
         run_tap(config)
+    path.write_text("id,`at\n1,10:30:00\n")
+    with pytest.raises(DataError, match="10:30:00 is a time without a day"):
+        run_tap({**config, "stream_options": {}})
+    path.write_text("id,`at\n1,2024-01-01T10:00:00.1234567\n")
     plain = {"inferSchema": False}
     (record,) = run_tap({**config, "stream_options": {}, "source_options": plain}).records()
     assert record["`at"] == "2024-01-01T10:00:00.1234567"
