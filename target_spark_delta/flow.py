@@ -120,15 +120,16 @@ class Flow:
         commit = replace(self._commit(sink, None), batch=None)
         self._do(sink, lambda spark: activate_version(spark, sink.destination, version, commit))
 
-    def is_complete(self, sink: SparkDeltaSink) -> bool:
-        """Say whether a STATE after its last record tells that a stream is complete."""
+    def is_confirmed(self, sink: SparkDeltaSink) -> bool:
+        """Say whether an ACTIVATE_VERSION or a STATE tells that a stream is complete.
+
+        Taps also activate a version before they read, so where no record came a STATE must follow.
+        """
+        if 0 < sink.last_line < sink.activated_line:
+            return True
         state = state_of(sink.source, self._state)
         is_at_work = is_unfinished(state) or is_syncing(sink.source, self._state)
-        return self._state_line > sink.last_line and not is_at_work
-
-    def _is_confirmed(self, sink: SparkDeltaSink) -> bool:
-        """Say whether an ACTIVATE_VERSION or a STATE tells that a stream is complete."""
-        return sink.activated_line > sink.last_line or self.is_complete(sink)
+        return self._state_line > (sink.last_line or sink.activated_line) and not is_at_work
 
     def end_streams(self, sinks: Collection[SparkDeltaSink]) -> None:
         """Do what waited for the end of streams, and release what was held back until then."""
@@ -136,7 +137,7 @@ class Flow:
             stream = sink.destination.stream
             if not sink.destination.replaces_parts or stream not in self._ends:
                 continue
-            if self._is_confirmed(sink):
+            if self.is_confirmed(sink):
                 self._checkpoints.commit(self._ends[stream])
             elif self._state is not None:
                 logger.warning(
@@ -155,7 +156,7 @@ class Flow:
                 continue
             stream, work = sink.destination.stream, sink.work
             number = self._hold_back(stream)
-            if self._is_confirmed(sink):
+            if self.is_confirmed(sink):
                 commit = self._commit(sink, self._state)
                 self._loader.submit(stream, number, partial(swap_in, work=work, commit=commit))
             else:
@@ -223,7 +224,7 @@ class Flow:
 
     def _commit(self, sink: SparkDeltaSink, state: bytes | None) -> Commit:
         stream = sink.destination.stream
-        is_last = self.has_all_input and self._is_confirmed(sink)
+        is_last = self.has_all_input and self.is_confirmed(sink)
         if sink.destination.replaces_parts and not is_last:
             state = None
         return Commit(

@@ -53,9 +53,7 @@ class SparkDeltaSink:
         self.segment: Segment | None = None
         self.last_line = 0
         self.activated_line = 0
-        # The last line of each version; only Spark can tell those of Parquet files.
-        self.versions: dict[int, int] = {}
-        self._untold_line = 0
+        self.versions: set[int] = set()
         self.progress = Progress()
         self._stamps = destination.settings.add_record_metadata or destination.keeps_history
         self._partial_records = destination.options.partial_records
@@ -69,15 +67,10 @@ class SparkDeltaSink:
         self._on_open = on_open
         self._received_at = 0
 
-    def may_have_since(self, version: int, line: int) -> bool:
-        """Say whether records of a version may have come after a line."""
-        return max(self.versions.get(version, 0), self._untold_line) > line
-
     def continue_from(self, before: SparkDeltaSink) -> None:
         """Take over what is known of the stream from its sink under an earlier schema."""
         self.last_line, self.activated_line = before.last_line, before.activated_line
         self.versions, self.progress = before.versions, before.progress
-        self._untold_line = before._untold_line
 
     @property
     def work(self) -> Work:
@@ -91,8 +84,10 @@ class SparkDeltaSink:
 
     def write(self, message: Message) -> bool:
         """Check a record and spool it; return whether the segment has become full."""
+        # One that a map leaves out has come all the same.
+        self.last_line = message.number
         if message.version is not None:
-            self.versions[message.version] = message.number
+            self.versions.add(message.version)
         try:
             if self._mapping:
                 mapped = self._mapping.mapped(message)
@@ -129,7 +124,6 @@ class SparkDeltaSink:
 
     def _append(self, segment: Segment, message: Message, extra: bytes) -> bool:
         segment.append(message.line, message.number, extra)
-        self.last_line = message.number
         return segment.rows >= self._most_rows or segment.size >= self._most_bytes
 
     def take_batch(self, message: Message) -> Segment | None:
@@ -155,9 +149,7 @@ class SparkDeltaSink:
             ),
         )
         if message.version is not None:
-            self.versions[message.version] = message.number
-        elif kind == "parquet":
-            self._untold_line = message.number
+            self.versions.add(message.version)
         self.last_line = message.number
         segment = Segment.of_files(self._folder, manifest)
         self._on_open(segment)

@@ -257,15 +257,13 @@ class TargetSparkDelta(SparkPlugin, Target):
         )
 
     def _activate_at_end(self, sink: SparkDeltaSink, version: int) -> None:
-        stream = sink.destination.stream
-        has_records = sink.may_have_since(version, sink.activated_line)
-        if not has_records or self._flow.is_complete(sink):
+        if self._flow.is_confirmed(sink):
             self._activate(sink, version)
         else:
             logger.warning(
                 "Stream %s: version %d is not activated, because nothing says that the stream "
                 "is complete",
-                stream,
+                sink.destination.stream,
                 version,
             )
 

@@ -42,7 +42,15 @@ def test_a_complete_stream_takes_the_tables_place_in_one_commit(lake, tmp_path, 
     assert lake.version("orders") == before + 1, "the same again is no commit"
 
 
-@pytest.mark.parametrize("end", ["overwrite_unfinished", "overwrite_syncing", "overwrite_cut_off"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "overwrite_unfinished",
+        "overwrite_syncing",
+        "overwrite_cut_off",
+        "overwrite_dead_before_records",
+    ],
+)
 def test_without_a_confirmed_end_the_table_stays_and_no_state_is_released(lake, end):
     lake.load(data("methods/overwrite_first"), **OVERWRITE)
     before = lake.version("orders")

@@ -140,11 +140,34 @@ def test_a_version_whose_records_are_all_filtered_or_invalid_has_come(load, capl
     assert caplog.text.count("nothing says that the stream is complete") == 2
 
 
-def test_a_version_may_be_in_a_parquet_file_that_follows_its_activation(load, files):
-    parquet = files("b1", kind="parquet")
-    assert load(KEYED, activate("s", 2), parquet).done == ["s"]
-    assert load(KEYED, activate("s", 2), parquet, bookmark({})).done == ["s", 2]
-    assert load(KEYED, parquet, activate("s", 2)).done == ["s", 2]
+def test_what_has_no_version_counts_as_following_an_activation(load, files):
+    for one in (files("b1", kind="parquet"), files("b1"), record("s", {"id": 1})):
+        assert load(KEYED, activate("s", 2), one).done == ["s"]
+        assert load(KEYED, activate("s", 2), one, bookmark({})).done == ["s", 2]
+        assert load(KEYED, one, activate("s", 2)).done == ["s", 2]
+
+
+def test_without_a_record_a_version_is_activated_only_if_a_final_state_follows(load):
+    def run(*messages):
+        return load(KEYED, *messages).done
+
+    assert run(activate("s", 2)) == []
+    assert run(bookmark({}), activate("s", 2)) == []
+    assert run(activate("s", 2), bookmark({"progress_markers": {}})) == []
+    assert run(activate("s", 2), state({"currently_syncing": "s"})) == []
+    assert run(activate("s", 2), bookmark({})) == [2]
+
+
+def test_a_stream_whose_records_are_all_filtered_is_complete_as_any_other(load, monkeypatch):
+    done = []
+    for name in ("swap_in", "drop_staged"):
+        monkeypatch.setattr(flow, name, lambda *_, name=name, **__: done.append(name))
+    chosen = {"load_method": "overwrite", "stream_maps": {"s": {"__filter__": "id > 1"}}}
+    filtered = record("s", {"id": 1})
+    with pytest.raises(ProtocolError, match="s is complete"):
+        load(KEYED, bookmark({}), filtered, **chosen)
+    load(KEYED, filtered, bookmark({}), **chosen)
+    assert done == ["drop_staged", "swap_in"]
 
 
 def test_an_activation_that_acted_takes_the_place_of_one_that_waited(load, caplog):
