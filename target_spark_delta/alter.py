@@ -78,22 +78,20 @@ def frozen(table: Table, names: Iterable[str]) -> SchemaError:
     )
 
 
-def restore(
-    spark: SparkSession, table: Table, *, clusters: Sequence[str], before: T.StructType
-) -> None:
-    """Give back what Delta forgets of a table whose schema was replaced, or tell of it."""
-    table.cluster(spark, clusters)
+def tell_lost_constraints(table: Table, before: T.StructType) -> None:
+    """Warn of what Delta forgets of a table whose schema was replaced."""
     if required := [column.name for column in before if not column.nullable]:
         logger.warning("%s: %s may be null from now on", table, ", ".join(required))
 
 
-def regain_clusters(spark: SparkSession, table: Table, clusters: Sequence[str]) -> None:
-    """Cluster a table again that was made so: a crash may have come before `restore`."""
-    if not clusters:
-        return
+def regain_clusters(spark: SparkSession, table: Table, clusters: Sequence[str]) -> Sequence[str]:
+    """Return a table's clusters; one that was made so and lost them in a crash is given these."""
     detail = table.detail(spark)
-    if "clustering" in detail["tableFeatures"] and not detail["clusteringColumns"]:
-        table.cluster(spark, clusters)
+    known: Sequence[str] = detail["clusteringColumns"]
+    if known or not clusters or "clustering" not in detail["tableFeatures"]:
+        return known
+    table.cluster(spark, clusters)
+    return clusters
 
 
 def allow_names(spark: SparkSession, table: Table, columns: T.StructType) -> None:
@@ -144,7 +142,8 @@ def _widen(
     writer = table.rows(spark).select(*columns).write.format("delta").mode("overwrite")
     partitions = detail["partitionColumns"]
     table.save(writer.option("overwriteSchema", "true").partitionBy(*partitions))
-    restore(spark, table, clusters=detail["clusteringColumns"], before=schema)
+    table.cluster(spark, detail["clusteringColumns"])
+    tell_lost_constraints(table, schema)
 
 
 def _can_widen_in_place(properties: Mapping[str, str], widened: Iterable[Widen]) -> bool:

@@ -145,7 +145,8 @@ def _fitting_table(
         progress.has_layout = True
         return incoming
     if not progress.has_layout:
-        regain_clusters(spark, destination.table, destination.layout.cluster_by)
+        if destination.layout.cluster_by:
+            regain_clusters(spark, destination.table, destination.layout.cluster_by)
         progress.has_layout = True
     return adapt(spark, destination.table, incoming, destination.policy)
 

@@ -19,7 +19,13 @@ from singer_spark.datatype import to_ddl
 from singer_spark.errors import TransientError
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
-from target_spark_delta.alter import Policy, allow_names, frozen, regain_clusters, restore
+from target_spark_delta.alter import (
+    Policy,
+    allow_names,
+    frozen,
+    regain_clusters,
+    tell_lost_constraints,
+)
 from target_spark_delta.commit import Commit, Counts, describe_commits
 from target_spark_delta.evolve import unify
 from target_spark_delta.frame import METADATA
@@ -91,21 +97,34 @@ def swap(spark: SparkSession, plan: Swap) -> Counts:
         describe_commits(spark, plan.commit)
         return commit.append(table, rows, rows.count())
     if _same_columns(before, schema):
-        regain_clusters(spark, table, plan.layout.cluster_by)
+        kept = regain_clusters(spark, table, plan.layout.cluster_by)
         if batch.skip_unchanged and holds_same(spark, table, before, rows):
             return Counts()
-        describe_commits(spark, plan.commit)
-        return commit.replace(spark, table, rows)
+        return _replace(spark, plan, rows, clusters=kept)
     if plan.policy.freeze:
         raise frozen(table, _differences(before, schema))
     allow_names(spark, table, schema)
     known = table.detail(spark)
     partitions = plan.layout.partition_by or _kept(known["partitionColumns"], schema)
-    describe_commits(spark, plan.commit)
-    counts = commit.replace(spark, table, rows, partition_by=partitions)
-    describe_commits(spark, plan.commit.without_rows())
     clusters = plan.layout.cluster_by or _kept(known["clusteringColumns"], schema)
-    restore(spark, table, clusters=clusters, before=before)
+    counts = _replace(spark, plan, rows, clusters=clusters, partition_by=partitions)
+    tell_lost_constraints(table, before)
+    return counts
+
+
+def _replace(
+    spark: SparkSession,
+    plan: Swap,
+    rows: DataFrame,
+    *,
+    clusters: Sequence[str],
+    partition_by: Sequence[str] | None = None,
+) -> Counts:
+    """Replace the table's rows, and give back the clusters that Delta forgets then."""
+    describe_commits(spark, plan.commit)
+    counts = commit.replace(spark, plan.batch.table, rows, partition_by=partition_by)
+    describe_commits(spark, plan.commit.without_rows())
+    plan.batch.table.cluster(spark, clusters)
     return counts
 
 
