@@ -22,7 +22,7 @@ from target_spark_delta.evolve import (
     unify,
     widens_in_place,
 )
-from target_spark_delta.table import Table, naming, properties_ddl
+from target_spark_delta.table import WHOLLY, Table, naming, properties_ddl
 
 logger = logging.getLogger(__name__)
 
@@ -140,8 +140,8 @@ def _widen(
         for column in schema
     ]
     writer = table.rows(spark).select(*columns).write.format("delta").mode("overwrite")
-    partitions = detail["partitionColumns"]
-    table.save(writer.option("overwriteSchema", "true").partitionBy(*partitions))
+    writer = writer.options(overwriteSchema="true", **WHOLLY)
+    table.save(writer.partitionBy(*detail["partitionColumns"]))
     table.cluster(spark, detail["clusteringColumns"])
     tell_lost_constraints(table, schema)
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from singer_spark.errors import TransientError
 from singer_spark.session import SPARK_ERRORS
-from target_spark_delta.table import Table
+from target_spark_delta.table import WHOLLY, Table
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ def replace(
             without it the schema stays.
     """
     gone = None if where else table.rows(spark).count()
-    writer = rows.write.format("delta").mode("overwrite")
+    writer = rows.write.format("delta").mode("overwrite").options(**WHOLLY)
     if where:
         # Rows of this run stay where they are, so what is added need not be in what goes.
         spark.conf.set(_REPLACE_CHECK, "false")

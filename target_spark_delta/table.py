@@ -16,6 +16,8 @@ from typing_extensions import override
 from singer_spark.datatype import comment_ddl, to_ddl
 from singer_spark.names import literal, quote, quote_path
 
+# Whatever the session says, what is not replaced by a condition is replaced as a whole.
+WHOLLY = {"partitionOverwriteMode": "static"}
 # Parquet cannot name a column with these; Delta then maps names to names of its own.
 _NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 _MAPPING = {"delta.columnMapping.mode": "name"}

@@ -7,6 +7,7 @@ import json
 import pytest
 from deltalake import DeltaTable
 
+from singer_spark import session
 from singer_spark.errors import ProtocolError, SchemaError
 from singer_spark.report import REPORT_FILE, read_report
 from tests.support.singer import batch, data, record, schema, state
@@ -89,6 +90,24 @@ def test_the_new_table_has_the_columns_of_the_stream_also_if_they_change_on_the_
         "price": "2.50",
         "qty": "None",
     }
+
+
+def test_partitions_that_the_stream_no_longer_has_go_whatever_sparks_overwrite_mode(
+    lake, monkeypatch
+):
+    mode = {"spark.sql.sources.partitionOverwriteMode": "dynamic"}
+    monkeypatch.setattr(session, "_FIXED_CONF", {**session._FIXED_CONF, **mode})
+    chosen = {"stream_options": {"orders": {"partition_by": ["name"], **OVERWRITE}}}
+    lake.load(data("methods/overwrite_first"), **chosen)
+    lake.load(data("methods/overwrite_next"), **chosen)
+    assert names(lake) == [(7, "z"), (8, "y")]
+    by_name = {"stream_options": {"orders": {"partition_by": ["name"]}}}
+    lake.load(data("methods/overwrite_wider"), **by_name)
+    assert [(row["id"], str(row["qty"])) for row in lake.rows("orders")] == [
+        (7, "None"),
+        (8, "None"),
+        (9, "1.50"),
+    ]
 
 
 def test_of_a_key_in_several_messages_the_last_wins_wherever_it_stands_in_its_file(lake, tmp_path):
