@@ -165,7 +165,11 @@ def activate_version(
             told.append((history.close_versions(spark, table, version, now), 0))
             return
         hard = destination.settings.hard_delete
-        if not hard and DELETED_AT not in schema.names:
+        is_marked = not hard and DELETED_AT in schema.names
+        older = versions.older_rows(version, unmarked=is_marked)
+        if table.rows(spark).where(older).isEmpty():
+            return
+        if not hard and not is_marked:
             marker = T.StructType([T.StructField(DELETED_AT, T.TimestampType())])
             adapt(spark, table, marker, Policy(freeze=destination.settings.freeze))
         counts = versions.retire(spark, table, version, hard=hard, deleted_at=now)

@@ -16,12 +16,18 @@ def retire(
     spark: SparkSession, table: Table, version: int, *, hard: bool, deleted_at: str
 ) -> Counts:
     """Remove or mark the rows of versions before the given one; rows without a version stay."""
-    older = f"{quote(TABLE_VERSION)} < {version}"
+    older = older_rows(version, unmarked=not hard)
     if hard:
         return commit.execute(spark, table, f"delete from {table.sql} where {older}")
     return commit.execute(
         spark,
         table,
         f"update {table.sql} set {quote(DELETED_AT)} = timestamp {literal(deleted_at)} "
-        f"where {older} and {quote(DELETED_AT)} is null",
+        f"where {older}",
     )
+
+
+def older_rows(version: int, *, unmarked: bool) -> str:
+    """Return SQL that finds the rows of versions before the given one, marked ones too or not."""
+    older = f"{quote(TABLE_VERSION)} < {version}"
+    return f"{older} and {quote(DELETED_AT)} is null" if unmarked else older
