@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -84,9 +85,10 @@ def tell_lost_constraints(table: Table, before: T.StructType) -> None:
         logger.warning("%s: %s may be null from now on", table, ", ".join(required))
 
 
-def regain_clusters(spark: SparkSession, table: Table, clusters: Sequence[str]) -> Sequence[str]:
+def regain_clusters(
+    spark: SparkSession, table: Table, detail: Mapping[str, Any], clusters: Sequence[str]
+) -> Sequence[str]:
     """Return a table's clusters; one that was made so and lost them in a crash is given these."""
-    detail = table.detail(spark)
     known: Sequence[str] = detail["clusteringColumns"]
     if known or not clusters or "clustering" not in detail["tableFeatures"]:
         return known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import types as T
@@ -41,7 +41,7 @@ class Shape:
     run_id: str
     batched_at: str
     dates_deletions: bool = False
-    partition_by: Sequence[str] = ()
+    partition_by: Collection[str] = ()
 
     @property
     def columns(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -64,16 +64,18 @@ def _load_rows(
 ) -> Counts | None:
     destination = work.destination
     describe_commits(spark, commit.without_rows())
-    before = None if destination.overwrites else destination.table.schema(spark)
+    found = destination.table.schema(spark)
+    before = None if destination.overwrites else found
+    partitions = _partition_columns(spark, work, is_there=found is not None)
     kept = destination.kept_metadata(segment, before)
     shape = Shape(
         declared=destination.declared,
         metadata=destination.read_metadata(segment, kept),
-        table=_fitting_table(spark, work, destination.incoming(kept), before),
+        table=_fitting_table(spark, destination, destination.incoming(kept), before),
         run_id=commit.run_id,
         batched_at=utc_now(),
         dates_deletions=destination.keeps_history,
-        partition_by=destination.options.partition_by,
+        partition_by=partitions,
     )
     records = source.read(shape)
 
@@ -133,21 +135,31 @@ def _as_spelled(table: T.StructType, columns: Sequence[str]) -> T.StructType:
     )
 
 
+def _partition_columns(spark: SparkSession, work: Work, *, is_there: bool) -> Collection[str]:
+    """Name what partitions the table, or is to; asked once a run, and lost clusters given back."""
+    destination, progress = work.destination, work.progress
+    if progress.partition_columns is None:
+        columns = frozenset(destination.layout.partition_by)
+        if is_there:
+            detail = destination.table.detail(spark)
+            columns = columns.union(detail["partitionColumns"])
+            regain_clusters(spark, destination.table, detail, destination.layout.cluster_by)
+        progress.partition_columns = columns
+    return progress.partition_columns
+
+
 def _fitting_table(
-    spark: SparkSession, work: Work, incoming: T.StructType, before: T.StructType | None
+    spark: SparkSession,
+    destination: Destination,
+    incoming: T.StructType,
+    before: T.StructType | None,
 ) -> T.StructType:
     """Return the schema of a table that the incoming columns fit; a staged one is that of them."""
-    destination, progress = work.destination, work.progress
     if destination.overwrites:
         return incoming
     if before is None:
         create(spark, destination.table, incoming, destination.layout)
-        progress.has_layout = True
         return incoming
-    if not progress.has_layout:
-        if destination.layout.cluster_by:
-            regain_clusters(spark, destination.table, destination.layout.cluster_by)
-        progress.has_layout = True
     return adapt(spark, destination.table, incoming, destination.policy)
 
 

@@ -171,8 +171,9 @@ class Records:
 
     def _lost_in_partitions(self) -> Iterator[str]:
         """Yield SQL that tells of texts which would be null once they name a partition."""
+        partitions = {name.lower() for name in self.shape.partition_by}
         for field in self.shape.declared:
-            if field.name in self.shape.partition_by and self._target(field) == T.StringType():
+            if field.name.lower() in partitions and self._target(field) == T.StringType():
                 text = f"record.{quote(field.name)}"
                 reason = f"concat({literal(f'{field.name}: ')}, '\"', {text}, '\"{_NO_PARTITION}')"
                 yield f"if({text} in ({', '.join(map(literal, _READ_AS_NULL))}), {reason}, null)"

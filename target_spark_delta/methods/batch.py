@@ -38,13 +38,14 @@ class Progress:
     """What one run remembers of a stream between its batches.
 
     Rows of earlier batches of the run must survive the later ones, so each method that replaces
-    a part of the table notes here which parts hold nothing but rows of this run.
+    a part of the table notes here which parts hold nothing but rows of this run. What partitions
+    the table is unknown until the first batch has asked.
     """
 
     partitions: set[tuple[str | None, ...]] = field(default_factory=set)
     ranges: list[Range] = field(default_factory=list)
     staged: list[Staged] = field(default_factory=list)
-    has_layout: bool = False
+    partition_columns: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,15 +96,15 @@ def swap(spark: SparkSession, plan: Swap) -> Counts:
         create(spark, table, schema, plan.layout)
         describe_commits(spark, plan.commit)
         return commit.append(table, rows, rows.count())
+    known = table.detail(spark)
     if _same_columns(before, schema):
-        kept = regain_clusters(spark, table, plan.layout.cluster_by)
+        kept = regain_clusters(spark, table, known, plan.layout.cluster_by)
         if batch.skip_unchanged and holds_same(spark, table, before, rows):
             return Counts()
         return _replace(spark, plan, rows, clusters=kept)
     if plan.policy.freeze:
         raise frozen(table, _differences(before, schema))
     allow_names(spark, table, schema)
-    known = table.detail(spark)
     partitions = plan.layout.partition_by or _kept(known["partitionColumns"], schema)
     clusters = plan.layout.cluster_by or _kept(known["clusteringColumns"], schema)
     counts = _replace(spark, plan, rows, clusters=clusters, partition_by=partitions)
