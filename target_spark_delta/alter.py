@@ -23,6 +23,7 @@ from target_spark_delta.evolve import (
     unify,
     widens_in_place,
 )
+from target_spark_delta.retry import with_retry
 from target_spark_delta.table import WHOLLY, Table, naming, properties_ddl
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,13 @@ def adapt(
     spark: SparkSession, table: Table, incoming: T.StructType, policy: Policy
 ) -> T.StructType:
     """Change an existing table so that the incoming columns fit, and return its schema."""
+    # As a whole: what another writer has changed meanwhile may be what is needed.
+    return with_retry(table, lambda: _adapt(spark, table, incoming, policy))
+
+
+def _adapt(
+    spark: SparkSession, table: Table, incoming: T.StructType, policy: Policy
+) -> T.StructType:
     before = table.rows(spark).schema
     after = unify(before, incoming, name=table.name, dates=policy.dates)
     needed = changes(before, after)
@@ -92,14 +100,20 @@ def regain_clusters(
     known: Sequence[str] = detail["clusteringColumns"]
     if known or not clusters or "clustering" not in detail["tableFeatures"]:
         return known
-    table.cluster(spark, clusters)
+    cluster(spark, table, clusters)
     return clusters
+
+
+def cluster(spark: SparkSession, table: Table, columns: Sequence[str]) -> None:
+    """Cluster what is written to a table from now on."""
+    with_retry(table, lambda: table.cluster(spark, columns))
 
 
 def allow_names(spark: SparkSession, table: Table, columns: T.StructType) -> None:
     """Make an existing table take columns of these names."""
     if properties := naming(columns):
-        spark.sql(f"alter table {table.sql} set {properties_ddl(properties)}")
+        statement = f"alter table {table.sql} set {properties_ddl(properties)}"
+        with_retry(table, lambda: spark.sql(statement))
 
 
 def _add_columns(spark: SparkSession, table: Table, added: Sequence[AddColumn]) -> None:
@@ -144,7 +158,7 @@ def _widen(
     writer = table.rows(spark).select(*columns).write.format("delta").mode("overwrite")
     writer = writer.options(overwriteSchema="true", **WHOLLY)
     table.save(writer.partitionBy(*detail["partitionColumns"]))
-    table.cluster(spark, detail["clusteringColumns"])
+    cluster(spark, table, detail["clusteringColumns"])
     tell_lost_constraints(table, schema)
 
 

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from singer_spark.errors import TransientError
-from singer_spark.session import SPARK_ERRORS
+from target_spark_delta.retry import with_retry
 from target_spark_delta.table import WHOLLY, Table
 
-logger = logging.getLogger(__name__)
-
-_T = TypeVar("_T")
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _REPLACE_CHECK = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
-_ATTEMPTS = 5
-# What Delta says of a commit that another writer overtook.
-_OVERTAKEN = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,18 +116,3 @@ def execute(spark: SparkSession, table: Table, statement: str) -> Counts:
         )
     affected = numbers.get("num_affected_rows", 0)
     return Counts(deleted=affected) if statement.startswith("delete") else Counts(updated=affected)
-
-
-def with_retry(table: Table, action: Callable[[], _T]) -> _T:
-    """Repeat a commit that lost a race against another writer."""
-    for attempt in range(_ATTEMPTS):
-        try:
-            return action()
-        except SPARK_ERRORS as error:
-            if not any(condition in str(error) for condition in _OVERTAKEN):
-                raise
-            logger.warning("%s: another writer was faster, trying again", table)
-            time.sleep(2**attempt / 4)
-    raise TransientError(
-        f"{table}: another writer commits to it all the time; run again when it has finished"
-    )

@@ -22,6 +22,7 @@ from target_spark_delta import commit
 from target_spark_delta.alter import (
     Policy,
     allow_names,
+    cluster,
     frozen,
     regain_clusters,
     tell_lost_constraints,
@@ -124,7 +125,7 @@ def _replace(
     describe_commits(spark, plan.commit)
     counts = commit.replace(spark, plan.batch.table, rows, partition_by=partition_by)
     describe_commits(spark, plan.commit.without_rows())
-    plan.batch.table.cluster(spark, clusters)
+    cluster(spark, plan.batch.table, clusters)
     return counts
 
 

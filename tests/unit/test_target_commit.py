@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from singer_spark.errors import TransientError
-from target_spark_delta import commit
+from target_spark_delta import retry
 from target_spark_delta.table import Table
 
 TABLE = Table.at_path("/lake", "sales", "orders")
@@ -14,7 +14,7 @@ TABLE = Table.at_path("/lake", "sales", "orders")
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr(commit.time, "sleep", lambda _: None)
+    monkeypatch.setattr(retry.time, "sleep", lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_commit_that_loses_a_race_is_repeated(condition):
             raise outcome
         return outcome
 
-    assert commit.with_retry(TABLE, action) == "committed"
+    assert retry.with_retry(TABLE, action) == "committed"
 
 
 def test_a_commit_that_always_loses_is_safe_to_run_again():
@@ -43,7 +43,7 @@ def test_a_commit_that_always_loses_is_safe_to_run_again():
         raise PySparkException("[DELTA_CONCURRENT_APPEND] overtaken")
 
     with pytest.raises(TransientError, match="/lake/sales/orders: another writer"):
-        commit.with_retry(TABLE, action)
+        retry.with_retry(TABLE, action)
 
 
 def test_another_failure_is_not_repeated():
@@ -54,7 +54,7 @@ def test_another_failure_is_not_repeated():
         raise PySparkException("[SOMETHING_ELSE] broken")
 
     with pytest.raises(PySparkException, match="SOMETHING_ELSE"):
-        commit.with_retry(TABLE, action)
+        retry.with_retry(TABLE, action)
     assert len(attempts) == 1
 
 

@@ -1,0 +1,68 @@
+"""Another writer commits while ours is at work: the first try is lost, the next one is not."""
+
+from __future__ import annotations
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import functions as F
+
+from target_spark_delta import commit
+from target_spark_delta.table import Table
+from tests.support.singer import data
+
+
+@pytest.fixture
+def table(lake):
+    lake.load(data("methods/overwrite_first"))
+    return Table.at_path(str(lake.root), "orders")
+
+
+@pytest.fixture
+def overtaken(table, tmp_path, caplog):
+    """Return a condition during which another writer, once, removes row 1 of the table."""
+    path, begun = table.path, tmp_path / "begun"
+
+    def overtake(_):
+        try:
+            begun.touch(exist_ok=False)
+        except FileExistsError:
+            return True
+        DeltaTable(path).delete("id = 1")
+        return True
+
+    yield F.udf(overtake, "boolean")(F.col("id"))
+    assert "another writer was faster, trying again" in caplog.text
+
+
+def ids(lake):
+    return [row["id"] for row in lake.rows("orders")]
+
+
+def test_a_merge(lake, spark, table, overtaken):
+    spark.range(2, 5).where(overtaken).createOrReplaceTempView("merged")
+    commit.execute(
+        spark,
+        table,
+        f"merge into {table.sql} t using merged s on t.id = s.id "
+        "when matched then update set t.name = 'merged' "
+        "when not matched then insert (id, name) values (s.id, 'merged')",
+    )
+    assert [(row["id"], row["name"]) for row in lake.rows("orders")] == [
+        (2, "merged"),
+        (3, "merged"),
+        (4, "merged"),
+    ]
+
+
+def test_a_replacement_of_all_rows(lake, spark, table, overtaken):
+    rows = spark.sql("select 7L as id, 'x' as name, 1L as qty").where(overtaken)
+    commit.replace(spark, table, rows)
+    assert ids(lake) == [7]
+
+
+def test_a_rewrite_that_widens_a_column(lake, table, overtaken, monkeypatch):
+    rows = Table.rows
+    monkeypatch.setattr(Table, "rows", lambda *one: rows(*one).where(overtaken))
+    lake.load(data("methods/overwrite_wider"))
+    assert ids(lake) == [2, 3, 9]
+    assert str(lake.rows("orders")[-1]["qty"]) == "1.50", table
