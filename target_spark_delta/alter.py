@@ -68,14 +68,19 @@ def _adapt(
         return before
     if policy.freeze:
         raise frozen(table, (".".join(change.path) for change in needed))
+    widened = [change for change in needed if isinstance(change, Widen)]
+    # Refused first, so that a table which may not be rewritten stays as it is.
+    rewritten = _rewritten(spark, table, widened, policy) if widened else None
     for change in needed:
         if isinstance(change, Relax):
             column = quote_path(*change.path)
             spark.sql(f"alter table {table.sql} alter column {column} drop not null")
     if added := [change for change in needed if isinstance(change, AddColumn)]:
         _add_columns(spark, table, added)
-    if widened := [change for change in needed if isinstance(change, Widen)]:
-        _widen(spark, table, after, widened, allow_rewrite=policy.allow_rewrite)
+    if rewritten:
+        _rewrite(spark, table, after, rewritten)
+    else:
+        _widen_in_place(spark, table, widened)
     return table.rows(spark).schema
 
 
@@ -128,27 +133,32 @@ def _add_columns(spark: SparkSession, table: Table, added: Sequence[AddColumn]) 
     spark.sql(f"alter table {table.sql} add columns ({columns})")
 
 
-def _widen(
-    spark: SparkSession,
-    table: Table,
-    schema: T.StructType,
-    widened: Sequence[Widen],
-    *,
-    allow_rewrite: bool,
-) -> None:
+def _rewritten(
+    spark: SparkSession, table: Table, widened: Sequence[Widen], policy: Policy
+) -> Mapping[str, Any] | None:
+    """Return what Delta says of a table that must be rewritten, if it must and may be."""
     detail = table.detail(spark)
     if _can_widen_in_place(detail["properties"], widened):
-        for change in widened:
-            path, after = quote_path(*change.path), to_ddl(change.after)
-            spark.sql(f"alter table {table.sql} alter column {path} type {after}")
-        return
+        return None
     size = detail["sizeInBytes"] or 0
     logger.info("%s: rewriting %d bytes to widen %s", table, size, _listed(widened))
-    if size > _REWRITE_LIMIT_BYTES and not allow_rewrite:
+    if size > _REWRITE_LIMIT_BYTES and not policy.allow_rewrite:
         raise SchemaError(
             f"{table}: {_listed(widened)} must be widened, which rewrites "
             f"{size / 1e9:.0f} GB; set allow_rewrite: true in stream_options to let it"
         )
+    return detail
+
+
+def _widen_in_place(spark: SparkSession, table: Table, widened: Iterable[Widen]) -> None:
+    for change in widened:
+        path, after = quote_path(*change.path), to_ddl(change.after)
+        spark.sql(f"alter table {table.sql} alter column {path} type {after}")
+
+
+def _rewrite(
+    spark: SparkSession, table: Table, schema: T.StructType, detail: Mapping[str, Any]
+) -> None:
     columns = [
         F.expr(f"cast({quote(column.name)} as {to_ddl(column.dataType)})").alias(
             column.name, metadata=column.metadata

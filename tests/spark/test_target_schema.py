@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from singer_spark.errors import SchemaError
+from target_spark_delta import alter
 from tests.support.singer import data, record, schema, state
 
 ID = {"type": "integer"}
@@ -38,6 +39,19 @@ def test_a_date_becomes_a_timestamp_where_asked(lake):
         "2024-02-29T00:00:00+00:00",
         "2024-03-01T10:30:00.000001+00:00",
     ]
+
+
+def test_a_large_table_is_rewritten_only_where_allowed_and_left_as_it_is_otherwise(
+    lake, monkeypatch
+):
+    monkeypatch.setattr(alter, "_REWRITE_LIMIT_BYTES", 0)
+    lake.load(data("methods/overwrite_first"))
+    before = lake.version("orders")
+    with pytest.raises(SchemaError, match=r"qty \(bigint to .*set allow_rewrite: true"):
+        lake.load(data("tables/widen_and_add"))
+    assert lake.version("orders") == before, "nor is the new column added"
+    lake.load(data("tables/widen_and_add"), stream_options={"orders": {"allow_rewrite": True}})
+    assert [str(row["qty"]) for row in lake.rows("orders")] == ["1.00", "2.00", "3.00", "1.50"]
 
 
 def in_files(lake, spark):
