@@ -44,6 +44,7 @@ class Changes:
         bookmark: The tap's bookmark, where rows below it are to be counted.
         afresh: SQL that says whether a row begins anew, so that the table's row of its key leaves
             nothing behind, be it newer or be it in columns that the row does not carry.
+        left_out: SQL that says whether a row is not inserted where the table has none of its key.
     """
 
     rows: DataFrame
@@ -60,6 +61,7 @@ class Changes:
     predicate: str | None = None
     bookmark: Bookmark | None = None
     afresh: str = "false"
+    left_out: str = "false"
 
     @property
     def settable(self) -> list[str]:
@@ -169,7 +171,7 @@ def _merge_sql(table: Table, changes: Changes) -> str:
             f"when matched and {removed} and not {changes.outdated} then delete" if removed else "",
             f"{matched} then update set {assignments}" if assignments else "",
             _raise_sql(changes),
-            f"when not matched and not ({removed or 'false'})",
+            f"when not matched and not ({removed or 'false'}) and not ({changes.left_out})",
             f"then insert {_inserted(changes)}",
         ]
     )

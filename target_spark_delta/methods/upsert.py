@@ -37,12 +37,22 @@ def write(spark: SparkSession, batch: Batch) -> Counts:
         predicate=batch.options.merge_predicate,
         bookmark=batch.bookmark,
         afresh=f"s.{quote(REBORN)}" if batch.removes else "false",
+        left_out=_lacking(batch),
     )
     known = _with_known(spark, batch, changes)
     rows, _ = one_per_key(replace(batch, rows=known, facts=facts))
     if batch.is_new and not batch.is_partial:
         return commit.append(batch.table, rows.select(*map(quote, batch.columns)), facts.keys)
     return merge(spark, batch.table, replace(changes, rows=rows))
+
+
+def _lacking(batch: Batch) -> str:
+    """Return SQL that says whether a row is a deletion without a value that the table requires."""
+    required = [f.name for f in batch.schema if not f.nullable and f.name not in batch.keys]
+    if not required or DELETED_AT not in batch.columns:
+        return "false"
+    lacks = " or ".join(f"s.{quote(name)} is null" for name in required)
+    return f"s.{quote(DELETED_AT)} is not null and ({lacks})"
 
 
 def _tied_ranges(batch: Batch) -> Mapping[str, Range]:

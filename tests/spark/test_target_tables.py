@@ -87,6 +87,17 @@ def test_required_columns_are_not_null_where_asked_and_only_while_the_schema_say
     assert nullable() == {"id": False, "name": True, "note": True}, "null values may be there"
 
 
+def test_a_deletion_of_an_unknown_key_that_lacks_required_values_has_nothing_to_mark(lake):
+    asked = {"stream_options": {"r": {"required_constraints": True}}}
+    lake.load(data("tables/required"), **asked)
+    lake.load(data("tables/required_deleted"), **asked)
+    told = [(one["id"], one["name"], one["_sdc_deleted_at"] is None) for one in lake.rows("r")]
+    assert told == [(1, "a", False), (8, "told", False)]
+    before = lake.version("r")
+    lake.load(data("tables/required_deleted"), **asked)
+    assert lake.version("r") == before
+
+
 def test_a_rewrite_keeps_comments_properties_partitions_and_clusters_but_not_null(lake):
     def layout(name):
         told = lake.table(name).metadata()
