@@ -257,7 +257,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         )
 
     def _activate_at_end(self, sink: SparkDeltaSink, version: int) -> None:
-        if self._flow.is_confirmed(sink):
+        if sink.last_line < sink.activated_line or self._flow.is_confirmed(sink):
             self._activate(sink, version)
         else:
             logger.warning(
