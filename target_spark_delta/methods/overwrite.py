@@ -51,6 +51,9 @@ def stage(spark: SparkSession, batch: Batch, place: Callable[[int], Table], run_
         F.col(quote(LINE_NUMBER)).alias("line"),
     )
     rows = batch.rows.withColumns({LINE_NUMBER: place_in_run, _RUN: F.lit(run_id)})
+    if DELETED_AT not in rows.columns:
+        # One place has one set of columns, whichever batches have deletions.
+        rows = rows.withColumn(DELETED_AT, F.lit(None).cast(METADATA[DELETED_AT]))
     _write(spark, current, rows, is_first=is_first)
     if is_first:
         staged.append(current)
