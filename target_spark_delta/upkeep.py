@@ -11,7 +11,8 @@ from target_spark_delta.destination import Destination
 
 logger = logging.getLogger(__name__)
 
-_WRITES = {"WRITE", "MERGE", "DELETE", "UPDATE"}
+# The last is how a catalog tells that all rows were replaced.
+_WRITES = {"WRITE", "MERGE", "DELETE", "UPDATE", "CREATE OR REPLACE TABLE AS SELECT"}
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 

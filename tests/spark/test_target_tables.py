@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from decimal import Decimal
 
 import pytest
@@ -10,14 +11,9 @@ from deltalake import DeltaTable
 
 from singer_spark.errors import RecordError, SettingsError
 from target_spark_delta.table import Table
-from tests.support.singer import Loaded, data, record, schema, state
+from tests.support.singer import Loaded, data, record, runs, schema
 
 ID = {"type": "integer"}
-MESSAGE = schema("s", {"id": ID, "day": {"type": "string", "format": "date"}}, ["id"])
-
-
-def row(id_, day="2024-01-01"):
-    return record("s", {"id": id_, "day": day})
 
 
 def test_a_table_is_partitioned_and_has_its_properties(lake):
@@ -25,22 +21,19 @@ def test_a_table_is_partitioned_and_has_its_properties(lake):
         "partition_by": ["day"],
         "table_properties": {"delta.appendOnly": "false", "own": "x"},
     }
-    lake.load(
-        MESSAGE,
-        row(1),
-        table_properties={"own": "y", "other": "z"},
-        stream_options={"s": chosen},
-    )
+    first, *_ = runs("tables/days")
+    lake.load(first, table_properties={"own": "y", "other": "z"}, stream_options={"s": chosen})
     metadata = lake.table("s").metadata()
     assert metadata.partition_columns == ["day"]
     assert metadata.configuration == {"delta.appendOnly": "false", "own": "x", "other": "z"}
+    assert lake.table("s").history()[-1]["operation"] == "CREATE TABLE"
 
 
 def test_a_table_is_clustered_and_compacted_after_so_many_commits(lake):
     chosen = {"stream_options": {"s": {"cluster_by": ["id"], "optimize_after_commits": 2}}}
     operations = []
-    for number in range(3):
-        lake.load(MESSAGE, row(number), row(100 + number), **chosen)
+    for run in runs("tables/days"):
+        lake.load(run, **chosen)
         operations = [entry["operation"] for entry in lake.table("s").history()[::-1]]
     assert [name for name in operations if name != "CREATE TABLE"] == [
         "WRITE",
@@ -53,12 +46,13 @@ def test_a_table_is_clustered_and_compacted_after_so_many_commits(lake):
 
 
 def test_files_are_vacuumed_within_the_limit_of_delta_only(lake):
+    first, *_ = runs("tables/days")
     with pytest.raises(SettingsError, match="vacuum_retention_hours must satisfy minimum 168"):
-        lake.load(MESSAGE, stream_options={"s": {"vacuum_retention_hours": 1}})
-    lake.load(MESSAGE, row(1), stream_options={"s": {"vacuum_retention_hours": 168}})
+        lake.load(first, stream_options={"s": {"vacuum_retention_hours": 1}})
+    lake.load(first, stream_options={"s": {"vacuum_retention_hours": 168}})
     operations = [entry["operation"] for entry in lake.table("s").history()]
     assert "VACUUM END" in operations
-    assert len(lake.rows("s")) == 1
+    assert len(lake.rows("s")) == 2
 
 
 def test_descriptions_become_comments(lake):
@@ -174,44 +168,71 @@ def test_without_being_asked_no_column_is_required(lake):
     assert all(field.nullable for field in lake.table("r").schema().fields)
 
 
-def test_tables_of_a_catalog(spark, tmp_path):
+@pytest.fixture
+def catalog(spark, tmp_path):
+    """A schema of Spark's own catalog and a target that loads into it."""
     spark.sql(f"create schema if not exists shop location '{tmp_path / 'shop.db'}'")
-    lake = Loaded(tmp_path / "shop.db", path=None, catalog="spark_catalog")
-    try:
-        lake.load(MESSAGE, row(1), row(2), default_target_schema="shop")
-        lake.load(MESSAGE, row(2, "2024-01-02"), row(3), default_target_schema="shop")
-        assert [one["id"] for one in lake.rows("s")] == [1, 2, 3]
-        lake.load(
-            MESSAGE,
-            row(7),
-            state({"bookmarks": {"s": {}}}),
-            default_target_schema="shop",
-            load_method="overwrite",
-        )
-        assert [one["id"] for one in lake.rows("s")] == [7]
-        assert spark.catalog.listTables("_singer_spark") == []
-        lake.load(
-            MESSAGE,
-            row(8),
-            row("no number"),
-            default_target_schema="shop",
-            on_invalid_record="quarantine",
-        )
-        assert [one["id"] for one in lake.rows("s")] == [7, 8]
-        (place,) = spark.catalog.listTables("_singer_spark")
-        assert place.name == "quarantine_s"
-        detail = spark.sql("describe detail _singer_spark.quarantine_s").first()
-        (aside,) = DeltaTable(detail["location"]).to_pyarrow_table().to_pylist()
-        assert json.loads(aside["record"])["id"] == "no number"
-        assert (aside["stream"], aside["line"]) == ("s", 3)
-    finally:
-        spark.sql("drop schema shop cascade")
-        spark.sql("drop schema if exists _singer_spark cascade")
+    place = {"path": None, "catalog": "spark_catalog", "default_target_schema": "shop"}
+    yield Loaded(tmp_path / "shop.db", **place)
+    spark.sql("drop schema shop cascade")
+    spark.sql("drop schema if exists _singer_spark cascade")
+
+
+def test_tables_of_a_catalog(spark, catalog):
+    first, second, third, fourth = runs("tables/catalog")
+    catalog.load(first)
+    catalog.load(second)
+    assert [one["id"] for one in catalog.rows("s")] == [1, 2, 3]
+    catalog.load(third, load_method="overwrite", hard_delete=True, batch_size_rows=2)
+    assert [one["id"] for one in catalog.rows("s")] == [7]
+    assert spark.catalog.listTables("_singer_spark") == []
+    catalog.load(fourth, on_invalid_record="quarantine")
+    assert [one["id"] for one in catalog.rows("s")] == [7, 8]
+    (place,) = spark.catalog.listTables("_singer_spark")
+    assert place.name == "quarantine_s"
+    detail = spark.sql("describe detail _singer_spark.quarantine_s").first()
+    (aside,) = DeltaTable(detail["location"]).to_pyarrow_table().to_pylist()
+    assert json.loads(aside["record"])["id"] == "no number"
+    assert (aside["stream"], aside["line"]) == ("s", 3)
+
+
+def test_every_method_and_layout_works_in_a_catalog(catalog, caplog):
+    methods = {
+        "upserted": {"load_method": "upsert"},
+        "replaced": {"load_method": "partition-overwrite"},
+        "fresh": {"load_method": "delete-insert"},
+        "swapped": {"load_method": "overwrite", "optimize_after_commits": 2},
+        "dated": {"load_method": "scd2", "dedupe_by": "day"},
+    }
+    chosen = {
+        "table_properties": {"own": "x"},
+        "stream_options": {"*": {"partition_by": ["day"]}, **methods},
+    }
+    first, second = runs("tables/catalog_methods")
+    catalog.load(first, **chosen)
+    with caplog.at_level(logging.INFO, logger="target_spark_delta.upkeep"):
+        catalog.load(second, **chosen)
+    values = {name: sorted(one["v"] for one in catalog.rows(name)) for name in methods}
+    assert values == {
+        "upserted": ["a", "c", "changed", "d"],
+        "replaced": ["c", "changed", "d"],
+        "fresh": ["a", "c", "changed", "d"],
+        "swapped": ["changed", "d"],
+        "dated": ["a", "c", "changed", "d"],
+    }
+    for name in methods:
+        told = catalog.table(name).metadata()
+        assert told.partition_columns == ["day"], name
+        assert told.configuration == {"own": "x"}, name
+        assert told.description == "what was seen", name
+        field = next(f for f in catalog.table(name).schema().fields if f.name == "v")
+        assert field.metadata["comment"] == "its value", name
+    assert "shop.swapped: compacted" in caplog.text, "two commits wrote rows"
 
 
 def test_a_place_for_the_tables_is_required():
     with pytest.raises(SettingsError, match="path is required, or catalog"):
-        Loaded("", path=None).load(MESSAGE)
+        Loaded("", path=None).load(data("tables/required"))
 
 
 def test_column_mapping_is_used_only_where_a_name_needs_it(lake):

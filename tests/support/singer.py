@@ -48,6 +48,11 @@ def data(name: str) -> str:
     return (DATA / f"{name}.singer").read_text(encoding="utf-8")
 
 
+def runs(name: str) -> list[str]:
+    """Return the messages of a file whose empty lines each end a run."""
+    return [f"{part.rstrip()}\n" for part in data(name).split("\n\n")]
+
+
 class Loaded:
     """A target run into a folder of tables."""
 
