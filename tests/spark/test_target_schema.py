@@ -107,6 +107,12 @@ def test_the_table_is_named_after_the_stream_below_its_schema(lake):
 
 
 def test_no_reader_is_locked_out_unasked(lake):
-    lake.load(schema("s", {"id": ID}, ["id"]), record("s", {"id": 1}))
-    protocol = lake.table("s").protocol()
-    assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
+    for name, method in [
+        ("overwrite_first", "upsert"),
+        ("overwrite_wider", "upsert"),
+        ("delete_insert_deletion", "upsert"),
+        ("overwrite_next", "overwrite"),
+    ]:
+        lake.load(data(f"methods/{name}"), load_method=method)
+        protocol = lake.table("orders").protocol()
+        assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2), name
