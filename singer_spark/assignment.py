@@ -1,0 +1,116 @@
+"""What the runner tells tap and target of the run that they work for.
+
+Names travel in the environment, all else in a private file that the variable SINGER_SPARK_RUN_FILE
+names. In a plain pipe there is neither: a run then has a new id, no pipeline and no memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+PIPELINE = "SINGER_SPARK_PIPELINE"
+RUN_ID = "SINGER_SPARK_RUN_ID"
+RUN_FILE = "SINGER_SPARK_RUN_FILE"
+# The URL of the state store, which may hold a password and so stands in no file.
+STATE_URL = "SINGER_SPARK_STATE_URL"
+EVERY_STREAM = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableIdentity:
+    """A table as the pipeline left it: where it is, and by what it is known again.
+
+    Args:
+        location: Its path or URL, or its name in a catalog.
+        id: The id that Delta gave it when it was made.
+        version: The version of the pipeline's last commit there.
+        run_id: The run that made that commit.
+        key: The key that its rows were merged by; empty where they were appended.
+    """
+
+    location: str
+    id: str
+    version: int
+    run_id: str
+    key: tuple[str, ...] = ()
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TableIdentity:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: It is no identity.
+        """
+        try:
+            known = {name: str(values[name]) for name in ("location", "id", "run_id")}
+            key = tuple(map(str, values.get("key") or ()))
+            return cls(**known, version=int(values["version"]), key=key)
+        except (KeyError, TypeError) as error:
+            raise ValueError("not a table's identity") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        return {**asdict(self), "key": list(self.key)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """One run, as its tap and target know it.
+
+    Args:
+        run_id: The run.
+        pipeline: The pipeline's name; None in a plain pipe.
+        generation: The number of the lock's holder, higher than that of every earlier one; None
+            where no lock is held.
+        claims: Whether the lock was taken from a holder that had not released it, so that tables
+            must be claimed before anything else.
+        reload: The streams whose rows are loaded afresh, by --full or --refresh; `*` is each one.
+        source: The identity of the source that the state belongs to.
+        tables: The tables that the state belongs to, by stream.
+    """
+
+    run_id: str
+    pipeline: str | None = None
+    generation: int | None = None
+    claims: bool = False
+    reload: frozenset[str] = frozenset()
+    source: Mapping[str, Any] | None = None
+    tables: Mapping[str, TableIdentity] = field(default_factory=dict)
+
+    def reloads(self, stream: str) -> bool:
+        """Say whether the rows of a stream are loaded afresh."""
+        return bool(self.reload & {stream, EVERY_STREAM})
+
+    def to_json(self) -> str:
+        """Write what the private file holds."""
+        return json.dumps(
+            {
+                "generation": self.generation,
+                "claims": self.claims,
+                "reload": sorted(self.reload),
+                "source": None if self.source is None else dict(self.source),
+                "tables": {stream: table.to_dict() for stream, table in self.tables.items()},
+            }
+        )
+
+    @classmethod
+    def here(cls) -> Assignment:
+        """Read what this process was told."""
+        path = os.environ.get(RUN_FILE)
+        known = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+        tables = known.get("tables") or {}
+        return cls(
+            run_id=os.environ.get(RUN_ID) or str(uuid.uuid4()),
+            pipeline=os.environ.get(PIPELINE) or None,
+            generation=known.get("generation"),
+            claims=bool(known.get("claims")),
+            reload=frozenset(known.get("reload") or ()),
+            source=known.get("source"),
+            tables={stream: TableIdentity.from_dict(one) for stream, one in tables.items()},
+        )

@@ -1,0 +1,71 @@
+"""JSON whose numbers keep every digit: a Singer STATE must come back as it was written.
+
+`json` reads 9007199254740995.1 as the nearest double and writes that. A number of ours is a float
+or an int for everyone who computes with it, and the text that it was read from when it is written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+from uuid import uuid4
+
+from typing_extensions import Self, override
+
+
+class Float(float):
+    """A number that remembers its spelling."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        """Read a number."""
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    @override
+    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
+        """Survive a copy."""
+        return type(self), (self.text,)
+
+
+def loads(text: str | bytes) -> Any:
+    """Read JSON; NaN and the infinities are none.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    return json.loads(text, parse_float=Float, parse_int=_whole, parse_constant=_refuse)
+
+
+def dumps(value: Any, *, indent: int | None = None) -> str:
+    """Write JSON, each number as it was read.
+
+    Raises:
+        ValueError: A value is one that JSON cannot carry.
+    """
+    mark = uuid4().hex
+    text = json.dumps(_marked(value, mark), indent=indent, allow_nan=False)
+    return re.sub(f'"{mark}([^"]*)"', r"\1", text) if mark in text else text
+
+
+def _marked(value: Any, mark: str) -> Any:
+    """Put the spelling of each number in its place, as a text that is found again."""
+    if isinstance(value, Float):
+        return mark + value.text
+    if isinstance(value, Mapping):
+        return {name: _marked(one, mark) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_marked(one, mark) for one in value]
+    return value
+
+
+def _whole(text: str) -> float:
+    return Float(text) if text == "-0" else int(text)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,76 @@
+"""What a tap read of a table, as its SCHEMA message says it.
+
+Our tap writes the member `singer_spark` beside the standard ones; other targets ignore it. A target
+that replaces or retires rows must know whether the rows that came are all that the source has:
+
+    {"singer_spark": {"read": {"rows": "all"}}}
+    {"singer_spark": {"read": {"rows": "range", "column": "updated_at",
+                               "from": "2026-01-01", "to": "2026-02-01", "nulls": false}}}
+    {"singer_spark": {"read": {"rows": "some", "why": "where"}}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MEMBER = "singer_spark"
+ALL, RANGE, SOME = "all", "range", "some"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which rows of its table a stream carries in this run.
+
+    Args:
+        rows: `all` of them; all of a `range`, which is those with `start` <= `column` < `end`; or
+            `some`, of which nothing is known.
+        column: The column of the range, a top-level property of the stream.
+        start: Its first value as bookmarks write it; None is the beginning.
+        end: The value that it ends before; None is the end.
+        nulls: Whether the range includes the rows that have no value in the column.
+        why: What limits a read of `some` rows, in a word for messages: `where`, `sample`, …
+    """
+
+    rows: str = ALL
+    column: str | None = None
+    start: Any = None
+    end: Any = None
+    nulls: bool = False
+    why: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Say whether the stream carries every row of its table."""
+        return self.rows == ALL
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the member of a SCHEMA message."""
+        read: dict[str, Any] = {"rows": self.rows}
+        if self.rows == RANGE:
+            read |= {"column": self.column, "nulls": self.nulls}
+            bounds = {"from": self.start, "to": self.end}
+            read |= {name: value for name, value in bounds.items() if value is not None}
+        elif self.rows == SOME and self.why:
+            read["why"] = self.why
+        return {"read": read}
+
+
+def scope_of(message: Mapping[str, Any]) -> Scope | None:
+    """Read what a SCHEMA message says; None where its tap says nothing that we understand."""
+    member = message.get(MEMBER)
+    read = member.get("read") if isinstance(member, Mapping) else None
+    if not isinstance(read, Mapping) or read.get("rows") not in (ALL, RANGE, SOME):
+        return None
+    column, why = read.get("column"), read.get("why")
+    if read["rows"] == RANGE and not isinstance(column, str):
+        return None
+    return Scope(
+        rows=read["rows"],
+        column=column if isinstance(column, str) else None,
+        start=read.get("from"),
+        end=read.get("to"),
+        nulls=read.get("nulls") is True,
+        why=why if isinstance(why, str) else None,
+    )

@@ -1,0 +1,34 @@
+"""JSON that keeps the digits of its numbers."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from singer_spark import digits
+
+SPELLINGS = ["9007199254740995.1", "1.0", "1e3", "-0", "-0.0", "1E+400", "9" * 40, "0.1000"]
+
+
+@pytest.mark.parametrize("text", SPELLINGS)
+def test_a_number_is_written_as_it_was_read(text):
+    line = f'{{"bookmarks": {{"a": [{text}, "{text}"]}}}}'
+    assert digits.dumps(digits.loads(line)) == line
+    assert digits.dumps(copy.deepcopy(digits.loads(line))) == line
+
+
+def test_a_number_can_be_computed_with():
+    assert digits.loads("[1.5, 2]") == [1.5, 2]
+    assert digits.loads("1.5") + 1 == 2.5
+
+
+@pytest.mark.parametrize("text", ["NaN", "[Infinity]", "{"])
+def test_what_is_no_json_is_refused(text):
+    with pytest.raises(ValueError):
+        digits.loads(text)
+
+
+def test_infinities_are_not_written():
+    with pytest.raises(ValueError):
+        digits.dumps({"a": float("inf")})
