@@ -13,12 +13,12 @@ from singer_spark.cli.complete import complete_pipeline
 from singer_spark.cli.places import Place, find_place, state_option, yes_option
 from singer_spark.cli.statediff import state_diff
 from singer_spark.cli.table import json_option, lay_out, show_json
+from singer_spark.deltalog import TableCommit
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import find_pipeline, load_pipeline
 from singer_spark.pipeline.endpoints import DEFAULT_TARGET, Plugin
 from singer_spark.state import PipelineState
 from singer_spark.state.change import replace_state
-from singer_spark.state.deltalog import TableCommit
 from singer_spark.state.recover import Recovery, explain_silence, look_for_state, rebuild
 
 HEAD = ("STREAM", "VERSION", "COMMITTED (UTC)", "BOOKMARK")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from singer_spark.deltalog import TableCommit, TableLog, read_logs
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.state.create import open_objects
-from singer_spark.state.deltalog import TableCommit, TableLog, read_logs
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from singer_spark.state.objects import ObjectStore
+if TYPE_CHECKING:
+    from singer_spark.state.objects import ObjectStore
 
 COMMIT_FILE = re.compile(r"(\d{20})\.json")
 
