@@ -10,11 +10,14 @@ import atexit
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
 _OWNER = ".owner"
+_STILLBORN_SECONDS = 3600
 # Open as long as the process lives: closing one would end its lock.
 _held: dict[Path, int] = {}
 
@@ -43,7 +46,7 @@ def remove_scratch(folder: Path) -> None:
     """Remove a folder of this process, if it is still there."""
     descriptor = _held.pop(folder, None)
     if descriptor is not None:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         os.close(descriptor)
 
 
@@ -53,25 +56,60 @@ def sweep(prefix: str, parent: str | os.PathLike[str] | None = None) -> list[Pat
     swept = []
     with suppress(OSError):
         for folder in root.glob(f"{prefix}*"):
-            if folder.is_dir() and not folder.is_symlink() and _is_abandoned(folder):
-                shutil.rmtree(folder, ignore_errors=True)
+            descriptor = _lock_of_dead(folder)
+            if descriptor is not None:
+                # Locked meanwhile: whoever makes a folder must not take this one for its own.
+                _remove(folder)
+                os.close(descriptor)
                 swept.append(folder)
     return swept
 
 
-def _is_abandoned(folder: Path) -> bool:
-    """Say whether nobody lives who made a folder; one without an owner's file is left alone."""
+def _lock_of_dead(folder: Path) -> int | None:
+    """Take the lock of a folder whose owner is dead; one without an owner's file is left alone."""
     try:
-        if folder.stat().st_uid != os.getuid():
-            return False
+        known = folder.lstat()
+        if not stat.S_ISDIR(known.st_mode) or known.st_uid != os.getuid():
+            return None
         descriptor = os.open(folder / _OWNER, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        return False
+        _remove_stillborn(folder)
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        return False
-    else:
-        return True
-    finally:
         os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, the owner's file last: what is left half-way is swept another time."""
+    for entry in _entries(folder):
+        if entry.name == _OWNER:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                Path(entry).unlink()
+    # A process that the owner started may write for some moments more than its owner lived.
+    if all(entry.name == _OWNER for entry in _entries(folder)):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_stillborn(folder: Path) -> None:
+    """Remove an empty folder, made long ago by a process that died before it could own it."""
+    with suppress(OSError):
+        known = folder.lstat()
+        is_old = time.time() - known.st_mtime > _STILLBORN_SECONDS
+        if is_old and stat.S_ISDIR(known.st_mode) and known.st_uid == os.getuid():
+            folder.rmdir()
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []

@@ -3,6 +3,7 @@
 options      how a run differs from the usual one
 start        from which state it begins
 selection    which streams of the tap's catalog are read
+handover     settings for a child, in files without a name
 process      a child that cannot outlive the runner
 supervisor   what happens to the children, in the order in which it happens
 tally        how many records of which stream pass, without parsing them
@@ -11,7 +12,7 @@ usage        the memory of a tree of processes
 progress     how a run is shown while it goes
 meter        all that is measured while it goes
 transfer     the tap's messages to the target, the target's STATEs back
-commands     both commands told their part by private files
+commands     both commands, found and given their settings
 versions     of the commands, without starting them
 secrets      kept out of what is written down
 record       what the run did, for its history

@@ -1,4 +1,4 @@
-"""The two commands of a run: found, told their part by private files, joined."""
+"""The two commands of a run: found, given their settings in private, joined."""
 
 from __future__ import annotations
 
@@ -7,26 +7,40 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
-from uuid import uuid4
+from typing import Any, NamedTuple
 
 from singer_spark.errors import ProtocolError, SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.report import REPORT_FILE
+from singer_spark.runner.handover import Command
 from singer_spark.runner.selection import select_streams
 from singer_spark.runner.start import Start
 from singer_spark.runner.supervisor import Children
-from singer_spark.runner.transfer import Command, Transfer
+from singer_spark.runner.transfer import Transfer
 from singer_spark.runner.transport import with_transport
+from singer_spark.scratch import make_scratch, remove_scratch
+
+FOLDER = "singer-spark-run-"
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """Make a run's private folder; of a killed run the next one removes it."""
+    folder = make_scratch(FOLDER)
+    try:
+        yield folder
+    finally:
+        remove_scratch(folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A run's fixed facts; `folder` is private and holds what commands are told by file."""
+    """A run's fixed facts; `folder` is private and holds what it moves, but no settings."""
 
     pipeline: Pipeline
     run_id: str
@@ -78,14 +92,14 @@ def find_commands(pipeline: Pipeline) -> Commands:
 
 
 def transfer_all(job: Job, transfer: Transfer, commands: Commands, start: Start) -> None:
-    """Tell both commands their part by private files, then join them."""
+    """Give both commands their settings, then join them."""
     pipeline = with_transport(start.pipeline, job.folder / "batches")
-    tap = with_file(job, commands.tap, "--config", pipeline.tap.config)
-    target = with_file(job, commands.target, "--config", pipeline.target.config)
+    tap = commands.tap.given("--config", pipeline.tap.config)
+    target = commands.target.given("--config", pipeline.target.config)
     if pipeline.streams:
-        tap = with_file(job, tap, "--catalog", catalog_of(job, transfer.children, tap))
+        tap = tap.given("--catalog", catalog_of(job, transfer.children, tap))
     if start.state:
-        tap = with_file(job, tap, "--state", start.state)
+        tap = tap.given("--state", start.state)
     transfer.run(tap, target, job.env)
 
 
@@ -95,26 +109,14 @@ def catalog_of(job: Job, children: Children, tap: Command) -> dict[str, Any]:
     return select_streams(catalog, job.pipeline.streams)
 
 
-def with_file(job: Job, command: Command, option: str, value: Mapping[str, Any]) -> Command:
-    """Pass a value by a file that only this user can read; arguments are public."""
-    path = job.folder / f"{command.name}{option}-{uuid4().hex}.json"
-    with _private_file(path) as file:
-        json.dump(value, file)
-    return replace(command, argv=(*command.argv, option, str(path)))
-
-
 def ask_tap(job: Job, children: Children, tap: Command, question: str) -> Any:
     """Let the tap answer a question, such as --discover, in JSON."""
     path = job.folder / f"answer{question}.json"
     with path.open("xb") as output:
         pipes = {"stdin": subprocess.DEVNULL, "stdout": output}
-        child = children.start(tap.name, (*tap.argv, question), env=job.env, **pipes)
+        child = children.start(tap, question, env=job.env, **pipes)
     children.await_success(child)
     try:
         return json.loads(path.read_bytes())
     except ValueError:
         raise ProtocolError(f"{tap.name} {question} printed no JSON; try it by hand") from None
-
-
-def _private_file(path: Path) -> IO[str]:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")

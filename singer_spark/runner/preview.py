@@ -11,15 +11,15 @@ from typing import Any, final
 
 from singer_spark.errors import ProtocolError
 from singer_spark.pipeline import Pipeline
-from singer_spark.runner.commands import Job, ask_tap, catalog_of, find_command, with_file
+from singer_spark.runner.commands import Job, ask_tap, catalog_of, find_command
 from singer_spark.runner.files import FileBook
+from singer_spark.runner.handover import Command
 from singer_spark.runner.options import RunOptions
 from singer_spark.runner.probe import workshop
 from singer_spark.runner.record import RunRecord
 from singer_spark.runner.selection import stream_ids
 from singer_spark.runner.start import OUR_TAP, Kept, Start, choose_start
 from singer_spark.runner.supervisor import Children
-from singer_spark.runner.transfer import Command
 from singer_spark.state import StateStore, create_state_store
 
 
@@ -56,7 +56,7 @@ def preview_run(
     start = choose_start(pipeline, kept, options, say)
     tap = find_command("source.tap", start.pipeline.tap)
     with workshop(start.pipeline) as (job, children):
-        told = with_file(job, tap, "--config", start.pipeline.tap.config)
+        told = tap.given("--config", start.pipeline.tap.config)
         if Path(pipeline.tap.command).name == OUR_TAP:
             return _from_tap(job, children, told, start)
         return _from_catalog(catalog_of(job, children, told), start.state)
@@ -64,9 +64,9 @@ def preview_run(
 
 def _from_tap(job: Job, children: Children, tap: Command, start: Start) -> list[dict[str, Any]]:
     if start.pipeline.streams:
-        tap = with_file(job, tap, "--catalog", catalog_of(job, children, tap))
+        tap = tap.given("--catalog", catalog_of(job, children, tap))
     if start.state:
-        tap = with_file(job, tap, "--state", start.state)
+        tap = tap.given("--state", start.state)
     try:
         streams: list[dict[str, Any]] = ask_tap(job, children, tap, "--plan")["streams"]
     except (KeyError, TypeError):

@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
-from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import msgspec
 
 from singer_spark.pipeline import Pipeline
-from singer_spark.runner.commands import Job, catalog_of, find_command, with_file
+from singer_spark.runner.commands import Job, catalog_of, find_command, open_folder
 from singer_spark.runner.selection import chosen_ids
 from singer_spark.runner.start import OUR_TAP
 from singer_spark.runner.supervisor import ChildError, Children, Events, Exited, caught_signals
@@ -60,12 +59,12 @@ def sample_source(pipeline: Pipeline) -> Mapping[str, Any]:
     if Path(pipeline.tap.command).name == OUR_TAP:
         config["max_rows"] = 1
     with workshop(pipeline, LIMIT_SECONDS) as (job, children):
-        told = with_file(job, tap, "--config", config)
+        told = tap.given("--config", config)
         catalog = catalog_of(job, children, told)
         samples = Samples(chosen_ids(catalog, pipeline.streams))
-        told = with_file(job, told, "--catalog", catalog)
+        told = told.given("--catalog", catalog)
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
-        child = children.start(told.name, told.argv, env=job.env, **pipes)
+        child = children.start(told, env=job.env, **pipes)
         children.watch(child)
         child.read_with(samples.read, child.process.stdout)
         until = time.monotonic() + SAMPLE_SECONDS
@@ -83,9 +82,9 @@ def start_target(pipeline: Pipeline) -> None:
     """Start the target with nothing to load; it must end in peace."""
     target = find_command("destination.target", pipeline.target)
     with workshop(pipeline, LIMIT_SECONDS) as (job, children):
-        told = with_file(job, target, "--config", pipeline.target.config)
+        told = target.given("--config", pipeline.target.config)
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        child = children.start(told.name, told.argv, env=job.env, **pipes)
+        child = children.start(told, env=job.env, **pipes)
         children.await_success(child)
 
 
@@ -95,8 +94,8 @@ def workshop(pipeline: Pipeline, limit: float | None = None) -> Iterator[tuple[J
     timeout = min(pipeline.timeout or math.inf, limit or math.inf)
     events: Events = SimpleQueue()
     with (
-        TemporaryDirectory(prefix="singer-spark-") as folder,
+        open_folder() as folder,
         caught_signals(events),
         Children(events, timeout=None if math.isinf(timeout) else timeout) as children,
     ):
-        yield Job(pipeline=pipeline, run_id=new_run_id(), folder=Path(folder), quiet=True), children
+        yield Job(pipeline=pipeline, run_id=new_run_id(), folder=folder, quiet=True), children

@@ -10,13 +10,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.advice import suggest_lookbacks, warnings_of
 from singer_spark.runner.book import Book, open_store_book
-from singer_spark.runner.commands import Job, find_commands, transfer_all
+from singer_spark.runner.commands import Job, find_commands, open_folder, transfer_all
 from singer_spark.runner.files import FileBook
 from singer_spark.runner.lineage import tell_lineage
 from singer_spark.runner.meter import Meter
@@ -69,9 +68,9 @@ def run_pipeline(
     with (
         caught_signals(events),
         opened as book,
-        TemporaryDirectory(prefix="singer-spark-") as folder,
+        open_folder() as folder,
     ):
-        job = Job(pipeline=pipeline, run_id=record.run_id, folder=Path(folder))
+        job = Job(pipeline=pipeline, run_id=record.run_id, folder=folder)
         children = Children(events, timeout=pipeline.timeout, quiet=book.quiet)
         transfer = Transfer(children, Meter(display, job.report_file))
         advances = options.window is None

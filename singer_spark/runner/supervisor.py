@@ -8,13 +8,14 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
 from singer_spark.errors import SingerSparkError, TransientError
+from singer_spark.runner.handover import Command, handed_over
 from singer_spark.runner.process import Child
 
 GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL
@@ -102,12 +103,13 @@ class Children:
         self.end(*self._children)
 
     def start(
-        self, name: str, argv: Sequence[str], *, env: Mapping[str, str], **pipes: Any
+        self, command: Command, *arguments: str, env: Mapping[str, str], **pipes: Any
     ) -> Child:
         """Start a command; watch it once its neighbours are started too."""
         # Forking while another thread works is unsafe; the heartbeat waits for us, and we for it.
-        with self._quiet:
-            child = Child(name, argv, env=env, **pipes)
+        with handed_over(command) as (argv, descriptors), self._quiet:
+            argv = (*argv, *arguments)
+            child = Child(command.name, argv, env=env, pass_fds=descriptors, **pipes)
         self._children.append(child)
         return child
 

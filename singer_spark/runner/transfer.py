@@ -16,13 +16,13 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import IO, Any
 
 import msgspec
 
 from singer_spark.errors import ProtocolError, SingerSparkError
 from singer_spark.runner import supervisor
+from singer_spark.runner.handover import Command
 from singer_spark.runner.meter import Meter
 from singer_spark.runner.process import Child
 from singer_spark.runner.supervisor import ChildError, Children, Drained, Exited, Failed
@@ -30,14 +30,6 @@ from singer_spark.runner.supervisor import ChildError, Children, Drained, Exited
 BLOCK_BYTES = 256 * 2**10
 PIPE_BYTES = 2**20  # what Linux allows everyone
 _STATE = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command line and the name that its log lines carry."""
-
-    name: str
-    argv: tuple[str, ...]
 
 
 class Transfer:
@@ -84,7 +76,7 @@ class Transfer:
 
     def _start(self, command: Command, env: Mapping[str, str], stdin: int) -> Child:
         pipes = {"stdin": stdin, "stdout": subprocess.PIPE}
-        return self.children.start(command.name, command.argv, env=env, **pipes)
+        return self.children.start(command, env=env, **pipes)
 
     def _await_tap(self, tap: Child, target: Child) -> None:
         ended = drained = False

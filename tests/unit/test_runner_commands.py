@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -90,11 +90,12 @@ class TestSelection:
 
 
 class TestSecrets:
-    def test_secrets_travel_in_private_files_that_do_not_stay(self, bench, capfd):
+    def test_secrets_travel_in_files_without_a_name_that_can_be_read_twice(self, bench, capfd):
         spy = """
 path = option("--config")
-note("%s-seen", json.dumps({"argv": sys.argv, "path": path, "config": json.load(open(path)),
-    "file": os.stat(path).st_mode, "folder": os.stat(os.path.dirname(path)).st_mode}))
+note("%s-seen", json.dumps({"argv": sys.argv, "config": json.load(open(path)),
+    "again": json.load(open(path)), "mode": os.stat(path).st_mode, "links": os.stat(path).st_nlink,
+    "is_file": os.path.isfile(path)}))
 """
         bench.write("tap-fake", spy % "tap" + TAP)
         bench.write("target-fake", spy % "target" + TARGET + "sys.exit(1)")
@@ -102,13 +103,26 @@ note("%s-seen", json.dumps({"argv": sys.argv, "path": path, "config": json.load(
 
         for name in ("tap", "target"):
             seen = json.loads(bench.note(f"{name}-seen"))
-            assert seen["config"] == {"password": "do-not-tell"}
+            assert seen["config"] == seen["again"] == {"password": "do-not-tell"}
             assert "do-not-tell" not in str(seen["argv"])
-            assert stat.S_IMODE(seen["file"]) == 0o600
-            assert stat.S_IMODE(seen["folder"]) == 0o700
-            assert not Path(seen["path"]).parent.exists()
+            assert stat.S_IMODE(seen["mode"]) == 0o600
+            assert (seen["links"], seen["is_file"]) == (0, True)
         output = capfd.readouterr()
         assert "do-not-tell" not in output.out + output.err + error.message + str(bench.lines)
+
+    def test_a_caller_that_closed_its_standard_files_disturbs_nothing(self):
+        code = """
+import os, subprocess, sys
+from singer_spark.runner.handover import Command, handed_over
+for standard in (0, 2): os.close(standard)
+given = Command("cat", ("cat",)).given("--", {"a": 1})
+with handed_over(given) as (argv, descriptors):
+    pipe = subprocess.PIPE
+    done = subprocess.run(argv, pass_fds=descriptors, stdout=pipe, stderr=pipe, stdin=pipe)
+print(done.stdout.decode(), end="")
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout == '{"a": 1}'
 
 
 class TestCommands:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -38,3 +39,25 @@ def test_a_folder_without_an_owner_is_somebody_elses(tmp_path):
     (tmp_path / "ours-notes").mkdir()
     assert sweep("ours-", tmp_path) == []
     assert (tmp_path / "ours-notes").is_dir()
+
+
+def test_an_empty_folder_of_a_process_that_died_at_once_goes_after_an_hour(tmp_path):
+    young, old = tmp_path / "ours-young", tmp_path / "ours-old"
+    for folder in (young, old):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    sweep("ours-", tmp_path)
+    assert young.is_dir()
+    assert not old.exists()
+
+
+def test_what_cannot_be_removed_now_is_swept_another_time(tmp_path, monkeypatch):
+    folder = tmp_path / "ours-dead"
+    (folder / "batches").mkdir(parents=True)
+    (folder / ".owner").touch()
+    with monkeypatch.context() as patched:
+        patched.setattr("shutil.rmtree", lambda *_args, **_options: None)
+        sweep("ours-", tmp_path)
+    assert (folder / ".owner").exists()
+    assert sweep("ours-", tmp_path) == [folder]
+    assert not folder.exists()
