@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from singer_sdk.singerlib import SchemaMessage
+
 from singer_spark.names import literal
 from tap_spark_source.plan import DELETED_AT
 from tap_spark_source.wire import record_json
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
 LINE = "value"
 PIECE_BYTES = 64 * 2**20
 _GROUP_ROWS = 1000
+
+
+@dataclass(slots=True)
+class ScopedSchema(SchemaMessage):
+    """A SCHEMA message that also says what was read of the table; other targets ignore it."""
+
+    singer_spark: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from singer_sdk.helpers.types import Context, Record
@@ -13,6 +14,7 @@ from typing_extensions import override
 
 from singer_spark.errors import SettingsError
 from singer_spark.report import report
+from singer_spark.scope import SOME, Scope
 from tap_spark_source import messages
 from tap_spark_source.advice import advice
 from tap_spark_source.batches import has_room, write_batch
@@ -20,8 +22,10 @@ from tap_spark_source.described import DescribedStream, json_schema
 from tap_spark_source.idle import idle_settings
 from tap_spark_source.preview import preview
 from tap_spark_source.reading import Reading, open_reading
+from tap_spark_source.scope import completes_version, mapped, scope_of_late_rows, scope_of_read
 from tap_spark_source.sources import source_errors
-from tap_spark_source.ways import Piece, pieces
+from tap_spark_source.ways import Piece, bounds_of, pieces
+from tap_spark_source.window import Bounds
 
 
 class SparkStream(DescribedStream):
@@ -31,24 +35,82 @@ class SparkStream(DescribedStream):
 
     @override
     def _generate_schema_messages(self) -> Generator[SchemaMessage, None, None]:
-        plan, names = self.plan, filter(None, [self.name, self._late_name])
+        plan, name, late = self.plan, self.name, self._late_name
         if self.takes_sdk_path:
-            if plan.has_deletions or self._tap.settings.of_stream(self.name).get("deleted_flag"):
-                raise SettingsError(
-                    f"{self.name}: LOG_BASED, snapshot and deleted_flag do not go with stream "
-                    "maps, flattening or deselected nested properties, which would undo deletions; "
-                    "remove one of them"
-                )
-            yield from super()._generate_schema_messages()
+            yield from self._mapped_schemas()
             return
+        self._refuse_hidden_key(plan.key_properties, [one.name for one in plan.properties])
         known = self._entry.schema.to_dict().get("properties", {}) if self._entry else {}
-        for name in names:
-            yield SchemaMessage(
-                name,
+        scopes = {name: self.scope} | ({late: self._late_scope} if late else {})
+        for stream, scope in scopes.items():
+            yield messages.ScopedSchema(
+                stream,
                 json_schema(plan.properties, known=known),
                 list(plan.key_properties),
-                [part.name for part in plan.key.parts] if plan.window and plan.key else None,
+                self._bookmark_properties,
+                scope.to_dict(),
             )
+
+    def _mapped_schemas(self) -> Iterator[SchemaMessage]:
+        """Yield what the SDK says of each stream that maps make of this one."""
+        has_flag = self._tap.settings.of_stream(self.name).get("deleted_flag")
+        if self.plan.has_deletions or has_flag:
+            raise SettingsError(
+                f"{self.name}: LOG_BASED, snapshot and deleted_flag do not go with stream "
+                "maps, flattening or deselected nested properties, which would undo deletions; "
+                "remove one of them"
+            )
+        for message in super()._generate_schema_messages():
+            arrives = message.schema.get("properties", {})
+            self._refuse_hidden_key(message.key_properties or (), arrives)
+            yield messages.ScopedSchema(
+                message.stream,
+                message.schema,
+                message.key_properties,
+                self._bookmark_properties,
+                mapped(self.scope, self.name, arrives, self._maps).to_dict(),
+            )
+
+    @property
+    def _maps(self) -> Mapping[str, Any]:
+        return self.config.get("stream_maps") or {}
+
+    @property
+    def _bookmark_properties(self) -> list[str] | None:
+        plan = self.plan
+        return [part.name for part in plan.key.parts] if plan.window and plan.key else None
+
+    def _refuse_hidden_key(self, keys: Sequence[str], arrives: Container[str]) -> None:
+        """Fail where nothing that arrives tells rows that come again from new ones."""
+        hidden = [name for name in self._bookmark_properties or () if name not in arrives]
+        if hidden and not keys:
+            raise SettingsError(
+                f"{self.name}: a stream without key_properties needs a replication key that "
+                f"arrives as a column, and {', '.join(hidden)} does not; set key_properties, or "
+                "choose a column that stream_maps leave as it is"
+            )
+
+    @cached_property
+    def scope(self) -> Scope:
+        """Which rows of the table this run reads."""
+        if self.ABORT_AT_RECORD_COUNT is not None:
+            return Scope(rows=SOME, why="a limit of records")
+        source, kind = self._tap.source, self._tap.settings.kind
+        return scope_of_read(self.plan, self._bounds, kind=kind, can_slice=source.can_slice)
+
+    @property
+    def _numbers_all(self) -> bool:
+        """Say whether rows that lack the version of this load are gone at the source."""
+        return completes_version(mapped(self.scope, self.name, (), self._maps))
+
+    @property
+    def _late_scope(self) -> Scope:
+        return scope_of_late_rows(self.plan, self._bounds, kind=self._tap.settings.kind)
+
+    @cached_property
+    def _bounds(self) -> Bounds:
+        with source_errors(self._tap.settings, self.name):
+            return bounds_of(self._tap.source, self.plan)
 
     @property
     def _late_name(self) -> str | None:
@@ -130,6 +192,13 @@ class SparkStream(DescribedStream):
         """Log what the user should know before the rows come."""
         for line in (*idle_settings(self.plan, self._tap.settings), *advice(self.plan)):
             self.logger.warning("%s: %s", self.name, line)
+        if self._stream_version is not None and not self._numbers_all:
+            self.logger.warning(
+                "%s: no ACTIVATE_VERSION is written, because the read is limited by %s; rows that "
+                "are gone at the source stay in the target",
+                self.name,
+                self.scope.why or "a filter of stream_maps",
+            )
         if self.takes_sdk_path:
             self.logger.info(
                 "%s: stream maps, flattening or a deselected nested property; records go through "
@@ -145,8 +214,9 @@ class SparkStream(DescribedStream):
         if self._tap.settings.has_window and not (state or self._is_in_state):
             del self.tap_state["bookmarks"][self.name]
         # What tells changes alone has no version, which would retire every other row.
-        if piece.is_last and piece.version is not None and self._stream_version is not None:
-            super()._write_activate_version_message(piece.version)
+        version = piece.version if self._stream_version is not None else None
+        if piece.is_last and version is not None and self._numbers_all:
+            super()._write_activate_version_message(version)
         self.state_manager.is_flushed = False
         self._write_state_message()
 

@@ -28,6 +28,19 @@ class Window:
     from_bookmark: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The ends of a window in the first part of its key, as bookmarks write values.
+
+    It is read from `start` on and ends before `end`; `below` is where the lookback begins. None is
+    no end, or no lookback.
+    """
+
+    start: Any = None
+    end: Any = None
+    below: Any = None
+
+
 def plan_window(stream: str, key: Key, settings: Settings, bookmark: Mapping[str, Any]) -> Window:
     """Decide on the start and the rules of a window; a given one is fixed."""
     options = settings.of_stream(stream)

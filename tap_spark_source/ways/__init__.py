@@ -14,9 +14,10 @@ from tap_spark_source.declaration import FULL_TABLE, LOG_BASED
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.sources import FileSource, FrameSource, KafkaSource, Source
 from tap_spark_source.ways import delta_log, full_table, incremental, kafka_log, new_files, snapshot
+from tap_spark_source.ways.incremental import bounds_of
 from tap_spark_source.ways.piece import Piece
 
-__all__ = ["Piece", "pieces", "without_stale_markers"]
+__all__ = ["Piece", "bounds_of", "pieces", "without_stale_markers"]
 
 
 def pieces(source: Source, plan: ReadPlan, *, version: int) -> Iterator[Piece]:

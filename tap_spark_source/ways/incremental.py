@@ -16,7 +16,7 @@ from tap_spark_source.slicing import Slice, Survey, is_heap
 from tap_spark_source.sources import Source
 from tap_spark_source.ways.piece import Piece
 from tap_spark_source.ways.slices import look_ahead, slices
-from tap_spark_source.window import Window, bad_bound
+from tap_spark_source.window import Bounds, Window, bad_bound
 
 logger = logging.getLogger("tap-spark-source")
 
@@ -32,6 +32,18 @@ def pieces(source: Source, plan: ReadPlan, window: Window, key: Key) -> Iterator
     survey = opened.look_ahead()
     yield from opened.below()
     yield from opened.above(survey)
+
+
+def bounds_of(source: Source, plan: ReadPlan) -> Bounds:
+    """Return the ends of a plan's window, if it has one."""
+    if plan.window is None or plan.key is None:
+        return Bounds()
+    opened = open_window(source, plan, plan.window, plan.key)
+    reread, first = opened.reread, Key(parts=plan.key.parts[:1])
+    marks = {"start": opened.start, "end": opened.end}
+    if reread and reread.low:
+        marks["below"] = reread.low.mark
+    return Bounds(**{name: first.to_json(mark[:1]) for name, mark in marks.items() if mark})
 
 
 def open_window(source: Source, plan: ReadPlan, window: Window, key: Key) -> OpenWindow:
