@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -25,6 +26,11 @@ class Float(float):
         number = super().__new__(cls, text)
         number.text = text
         return number
+
+    @override
+    def __str__(self) -> str:
+        """Return the number as it was spelled, for those who count exactly."""
+        return self.text
 
     @override
     def __reduce__(self) -> tuple[type[Self], tuple[str]]:
@@ -54,8 +60,8 @@ def dumps(value: Any, *, indent: int | None = None) -> str:
 
 def _marked(value: Any, mark: str) -> Any:
     """Put the spelling of each number in its place, as a text that is found again."""
-    if isinstance(value, Float):
-        return mark + value.text
+    if isinstance(value, Float) or (isinstance(value, Decimal) and value.is_finite()):
+        return f"{mark}{value!s}"
     if isinstance(value, Mapping):
         return {name: _marked(one, mark) for name, one in value.items()}
     if isinstance(value, (list, tuple)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar
@@ -61,10 +61,12 @@ class SparkPlugin(PluginBase):
         sys.exit(128 + signum)
 
 
-def read_json_object(name: str, what: str) -> dict[str, Any]:
+def read_json_object(
+    name: str, what: str, *, parse: Callable[[str], Any] = json.loads
+) -> dict[str, Any]:
     """Read a JSON object from a file, or explain why not."""
     try:
-        value = json.loads(Path(name).read_text(encoding="utf-8"))
+        value = parse(Path(name).read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(
             f"{what} file {name}: {error.strerror}; check its name and its permissions"

@@ -157,7 +157,10 @@ def number_below(column: Column, value: Any, lookback: float, *, rounds_up: bool
         lowest = step - Decimal(1).scaleb(digits - places) if scale else _LOWEST[column.datatype]
         rounding = ROUND_CEILING if rounds_up else ROUND_FLOOR
         found = max(below, lowest) if lookback else below
-        below = found.quantize(step, rounding=rounding, context=_EXACT)
+        try:
+            below = found.quantize(step, rounding=rounding, context=_EXACT)
+        except InvalidOperation as error:
+            raise ValueError(f"is beyond what {column.datatype} holds") from error
     return f"{below:f}"
 
 

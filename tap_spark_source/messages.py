@@ -14,8 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from singer_sdk.singerlib import SchemaMessage
+from singer_sdk.singerlib import Message, SchemaMessage, StateMessage
+from singer_sdk.singerlib.encoding import SimpleSingerWriter
+from typing_extensions import override
 
+from singer_spark import digits
 from singer_spark.names import literal
 from tap_spark_source.plan import DELETED_AT
 from tap_spark_source.wire import record_json
@@ -33,6 +36,16 @@ class ScopedSchema(SchemaMessage):
     """A SCHEMA message that also says what was read of the table; other targets ignore it."""
 
     singer_spark: dict[str, Any] | None = None
+
+
+class ExactWriter(SimpleSingerWriter):
+    """Writes messages as the SDK does, and the numbers of a STATE digit by digit."""
+
+    @override
+    def serialize_message(self, message: Message) -> str:
+        if isinstance(message, StateMessage):
+            return digits.dumps({"type": "STATE", "value": message.value})
+        return super().serialize_message(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

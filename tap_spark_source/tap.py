@@ -15,12 +15,14 @@ from singer_sdk.plugin_base import _ConfigInput
 from singer_sdk.singerlib import Catalog
 from typing_extensions import override
 
+from singer_spark import digits
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.names import unmatched
 from singer_spark.plugin import SparkPlugin, read_json_object
 from singer_spark.session import open_session
 from tap_spark_source.catalog import read_catalog
 from tap_spark_source.declaration import CONFIG_JSONSCHEMA
+from tap_spark_source.messages import ExactWriter
 from tap_spark_source.settings import Settings, source_problems
 from tap_spark_source.sources import Source, open_source
 from tap_spark_source.stream import SparkStream
@@ -35,6 +37,7 @@ class TapSparkSource(SparkPlugin, Tap):
     name = "tap-spark-source"
     config_jsonschema: ClassVar[dict[str, Any]] = CONFIG_JSONSCHEMA
     dynamic_catalog = True
+    message_writer_class = ExactWriter
 
     def __init__(self, *, catalog: Catalog | dict[str, Any] | None = None, **options: Any) -> None:
         if isinstance(catalog, dict) and not isinstance(catalog, Catalog):
@@ -92,6 +95,10 @@ class TapSparkSource(SparkPlugin, Tap):
         kept: dict[str, Any] = cast("dict[str, Any]", self.state)
         kept |= copy.deepcopy({**state, "bookmarks": bookmarks} if state else {})
 
+    @override
+    def _reset_state_progress_markers(self) -> None:
+        """Do nothing: a bookmark of a stream that is not read stays as it is."""
+
     # Command line
 
     @override
@@ -142,6 +149,6 @@ class TapSparkSource(SparkPlugin, Tap):
 
 def _read_state(name: str) -> dict[str, Any]:
     try:
-        return read_json_object(name, "state")
+        return read_json_object(name, "state", parse=digits.loads)
     except SettingsError as error:
         raise StateError(error.message) from error

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import settings as tries
 from hypothesis import strategies as st
 
+from singer_spark import digits
 from singer_spark.scope import Scope
+from tap_spark_source.key import number_below
 from tap_spark_source.plan import ReadPlan, plan_read
 from tap_spark_source.replication import Replication
 from tap_spark_source.scope import (
@@ -236,3 +238,11 @@ def _is_in(said: Scope, value: int | None) -> bool:
     if value is None:
         return said.nulls
     return said.start is None or value >= said.start
+
+
+def test_a_bookmark_that_is_a_number_keeps_its_digits():
+    price = Column(name="price", datatype="decimal(38,1)", schema={})
+    value = digits.loads("9007199254740995.1")
+    assert number_below(price, value, 0) == "9007199254740995.1"
+    with pytest.raises(ValueError, match="is beyond what decimal"):
+        number_below(price, digits.loads("1e400"), 0)
