@@ -1,0 +1,128 @@
+"""Runs that are killed at any moment: the next one that succeeds makes the tables the source.
+
+A database is changed, a run is started and killed, and so on; then one run is left to its end. What
+the tables hold is compared with the source by another engine, for every way of loading that cannot
+fall back on a key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.support.commands import QUICK, command
+
+KILLS = 3
+INCREMENTAL = {"default_replication_method": "INCREMENTAL", "default_replication_key": "at"}
+PIPELINES = {
+    "merged by a key": ("primary key", INCREMENTAL, {}),
+    "appended by a replication key": ("", INCREMENTAL, {}),
+    "appended with a lookback": ("", {**INCREMENTAL, "lookback": 5}, {}),
+    "replaced by each full read": ("", {}, {}),
+    "replaced in ranges": (
+        "primary key",
+        INCREMENTAL,
+        {"load_method": "delete-insert", "stream_options": {"*": {"range_column": "at"}}},
+    ),
+}
+
+
+class Database:
+    """A table whose rows are only ever added, with times that never go back."""
+
+    def __init__(self, path: Path, key: str) -> None:
+        self.path = path
+        self._at = 0
+        self.execute(f"create table t (id integer {key}, v text, at integer)")
+
+    def execute(self, *statements: str) -> None:
+        connection = sqlite3.connect(self.path)
+        with connection:
+            for statement in statements:
+                connection.execute(statement)
+        connection.close()
+
+    def grow(self, chance: random.Random) -> None:
+        for _ in range(chance.randrange(1, 40)):
+            self._at += chance.randrange(2)
+            self.execute(f"insert into t select count(*), 'v{self._at}', {self._at} from t")
+
+    def rows(self) -> Counter:
+        connection = sqlite3.connect(self.path)
+        rows = Counter(connection.execute("select id, v, at from t").fetchall())
+        connection.close()
+        return rows
+
+
+def start(pipeline: Path) -> subprocess.Popen:
+    return subprocess.Popen(
+        [command("singer-spark"), "run", pipeline],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "TMPDIR": str(pipeline.parent / "tmp")},
+    )
+
+
+def children_of(pid: int) -> list[int]:
+    listed = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in listed.stdout.split()]
+
+
+def kill_someone(process: subprocess.Popen, chance: random.Random) -> None:
+    """Kill the runner, or one of the two that it has started, without a warning."""
+    time.sleep(chance.uniform(1, 25))
+    for victim in chance.sample([process.pid, *children_of(process.pid)], 1):
+        os.kill(victim, signal.SIGKILL)
+    process.communicate(timeout=120)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kind", PIPELINES)
+@pytest.mark.parametrize("transport", ["records", "batch"])
+def test_after_kills_a_run_that_succeeds_makes_the_table_the_source(
+    tmp_path, kind, transport, record_property
+):
+    seed = int(os.environ.get("KILL_SEED", "0")) or random.SystemRandom().randrange(10**6)
+    record_property("KILL_SEED", seed)
+    chance = random.Random(seed)  # noqa: S311 - nothing secret
+    key, tap, target = PIPELINES[kind]
+    database = Database(tmp_path / "source.db", key)
+    (tmp_path / "tmp").mkdir()
+    document = {
+        "name": "killed",
+        "source": {
+            "tap": command("tap-spark-source"),
+            "config": {"source_url": f"jdbc:sqlite:{database.path}", "slice_rows": 7,
+                       **tap, **QUICK},
+        },
+        "destination": {
+            "target": command("target-spark-delta"),
+            "config": {"path": str(tmp_path / "lake"), "batch_size_rows": 5, **target, **QUICK},
+        },
+        "transport": transport,
+    }  # fmt: skip
+    pipeline = tmp_path / "killed.yml"
+    pipeline.write_text(json.dumps(document))
+    for _ in range(KILLS):
+        database.grow(chance)
+        kill_someone(start(pipeline), chance)
+    for _ in range(2):
+        database.grow(chance)
+        process = start(pipeline)
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, f"KILL_SEED={seed}\n{output[-3000:]}"
+        table = DeltaTable(tmp_path / "lake" / "main_t").to_pyarrow_table().to_pylist()
+        assert Counter((row["id"], row["v"], row["at"]) for row in table) == database.rows(), seed
+    assert list((tmp_path / "tmp").iterdir()) == [], "the last run leaves nothing behind"
