@@ -17,6 +17,8 @@ from typing import Any
 
 MEMBER = "singer_spark"
 ALL, RANGE, SOME = "all", "range", "some"
+# Why a read carries some rows: those that changed, each of them once.
+CHANGES_ONLY = "changes only"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

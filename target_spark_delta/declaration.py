@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import types as T
@@ -11,7 +12,9 @@ from referencing.exceptions import Unresolvable
 
 from singer_spark.errors import ProtocolError, SchemaError, SettingsError
 from singer_spark.names import case_clashes, table_name
+from singer_spark.scope import Scope, scope_of
 from singer_spark.typemap import comment_of, to_struct
+from target_spark_delta.completeness import check_completeness
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import METADATA
 from target_spark_delta.messages import Message
@@ -26,35 +29,61 @@ logger = logging.getLogger(__name__)
 _LONGEST_NAME = 240
 
 
-def parts_of(message: Message) -> tuple[Mapping[str, Any], list[str] | None]:
-    """Return the JSON Schema and the key of a SCHEMA message, None where it names no key."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """What a SCHEMA message says of its stream.
+
+    Args:
+        schema: The JSON Schema.
+        keys: The key properties, None where it has none.
+        bookmarks: The properties that the tap reads by, none where it does not say.
+        scope: What the tap reads of the table, None where it does not say.
+    """
+
+    schema: Mapping[str, Any]
+    keys: list[str] | None = None
+    bookmarks: tuple[str, ...] = ()
+    scope: Scope | None = None
+
+
+def parts_of(message: Message) -> Declared:
+    """Read a SCHEMA message."""
     body = message.body()
     schema, keys = body.get("schema"), body.get("key_properties")
     if not message.stream or not isinstance(schema, Mapping):
         raise ProtocolError(
             f"line {message.number}: a SCHEMA needs stream and schema; look at the tap"
         )
-    if keys is None:
-        return schema, None
-    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+    if keys is not None and not _are_names(keys):
         raise ProtocolError(
             f"line {message.number}: key_properties must be a list of names of properties; "
             "look at the tap"
         )
-    return schema, list(dict.fromkeys(keys))
+    bookmarks = body.get("bookmark_properties")
+    return Declared(
+        schema=schema,
+        keys=None if keys is None else list(dict.fromkeys(keys)),
+        bookmarks=tuple(bookmarks or ()) if _are_names(bookmarks) else (),
+        scope=scope_of(body),
+    )
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def destination_of(
-    stream: str, schema: Mapping[str, Any], keys: list[str] | None, settings: Settings
+    stream: str, declared: Declared, settings: Settings, *, reloads: bool = False
 ) -> Destination:
     """Check a stream's SCHEMA and return where its records go.
 
     Args:
         stream: The stream's name.
-        schema: Its JSON Schema.
-        keys: Its key properties, None where the SCHEMA has none.
+        declared: What the SCHEMA says.
         settings: What the user chose.
+        reloads: Whether the run loads the stream's rows afresh.
     """
+    schema, keys = declared.schema, declared.keys
     if not isinstance(schema.get("properties"), Mapping):
         raise ProtocolError(f"stream {stream}: its SCHEMA has no properties; look at the tap")
     try:
@@ -66,23 +95,27 @@ def destination_of(
         ) from error
     options = settings.for_stream(stream)
     chosen = tuple(keys or ()) if options.key_properties is None else options.key_properties
-    declared = to_struct(resolved)
-    _check_names(stream, declared, chosen, settings)
+    columns = to_struct(resolved)
+    _check_names(stream, columns, chosen, settings)
     added = METADATA if settings.add_record_metadata else ()
-    if problems := list(options.problems({*declared.names, *added}, chosen)):
+    if problems := list(options.problems({*columns.names, *added}, chosen)):
         raise SettingsError(f"stream {stream}: {problem}" for problem in problems)
     if options.required_constraints:
-        declared = _with_required(declared, resolved)
+        columns = _with_required(columns, resolved)
     destination = Destination(
         stream=stream,
-        declared=declared,
+        declared=columns,
         keys=chosen,
         options=options,
         settings=settings,
         comment=comment_of(resolved),
+        bookmarks=declared.bookmarks,
+        scope=declared.scope,
+        reloads=reloads,
     )
     _check_partitions(destination)
     _check_history(destination)
+    check_completeness(destination)
     return destination
 
 

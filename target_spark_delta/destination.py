@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import types as T
 
 from singer_spark.names import table_name
+from singer_spark.scope import Scope
 from target_spark_delta.alter import Policy
 from target_spark_delta.frame import METADATA, TABLE_VERSION
 from target_spark_delta.methods import history
@@ -22,7 +23,19 @@ _OURS = "_singer_spark"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """A stream's table, and how its records become rows of it."""
+    """A stream's table, and how its records become rows of it.
+
+    Args:
+        stream: The stream's name.
+        declared: The columns that its SCHEMA declares.
+        keys: Its key columns; none where it has no key.
+        options: What the user chose for the stream.
+        settings: What the user chose for all.
+        comment: What the SCHEMA says of the table.
+        bookmarks: The columns that the tap reads by, where it says.
+        scope: What the tap reads of the table in this run, where it says.
+        reloads: Whether the run loads the stream's rows afresh.
+    """
 
     stream: str
     declared: T.StructType
@@ -30,17 +43,46 @@ class Destination:
     options: StreamSettings
     settings: Settings
     comment: str | None = None
+    bookmarks: tuple[str, ...] = ()
+    scope: Scope | None = None
+    reloads: bool = False
 
     @property
     def method(self) -> str:
-        """Name the load method; without a key there is nothing to upsert by."""
+        """Name the load method.
+
+        Without a key there is nothing to upsert by: what is the whole table takes the place of
+        what was, anything else is appended.
+        """
         method = self.options.load_method
-        return "append-only" if method == "upsert" and not self.keys else method
+        if method != "upsert" or self.keys:
+            return method
+        return "overwrite" if self.is_whole and not self.bookmarks else "append-only"
+
+    @property
+    def is_whole(self) -> bool:
+        """Say whether the tap says that it reads every row of its table."""
+        return self.scope is not None and self.scope.is_whole
 
     @property
     def appends(self) -> bool:
         """Say whether every record becomes a row of its own."""
         return self.method == "append-only"
+
+    @property
+    def compares_by(self) -> str | None:
+        """Name the column by which appended rows are looked for in the table, None if they are not.
+
+        Rows can be told from those that the table has only where the tap says what it reads by.
+        """
+        if not (self.appends and self.bookmarks and self.settings.skip_unchanged):
+            return None
+        return self.bookmarks[0] if self.bookmarks[0] in self.declared.names else None
+
+    @property
+    def replaces_unasked(self) -> bool:
+        """Say whether rows take the table's place because they are all that the source has."""
+        return self.overwrites and self.options.load_method != "overwrite"
 
     @property
     def overwrites(self) -> bool:
@@ -52,6 +94,11 @@ class Destination:
         """Say whether the first records of a run empty the parts of the table that they are in."""
         by_range = self.method == "delete-insert" and self.options.range_column is not None
         return self.method == "partition-overwrite" or by_range
+
+    @property
+    def replaces_range(self) -> bool:
+        """Say whether the range that the tap read, which is known beforehand, is replaced."""
+        return self.method == "delete-insert" and self.replaces_parts and self.scope is not None
 
     @property
     def keeps_history(self) -> bool:
@@ -119,7 +166,7 @@ class Destination:
         """Choose the `_sdc_*` columns of a batch: what is asked for, and what its records need."""
         present = set(before.names) if before else set()
         needed = set(METADATA) if self.settings.add_record_metadata else set()
-        if segment.has_versions or TABLE_VERSION in present:
+        if TABLE_VERSION in present or (segment.has_versions and not self.replaces_unasked):
             needed.add(TABLE_VERSION)
         marks = segment.has_deletions and not self.removes(segment) and not self.keeps_history
         if DELETED_AT in present or marks:

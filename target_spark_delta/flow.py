@@ -22,6 +22,7 @@ from target_spark_delta.load import (
     activate_version,
     drop_spooled,
     drop_staged,
+    empty_range,
     load_segment,
     swap_in,
 )
@@ -66,6 +67,12 @@ class Flow:
         self._checkpoints.hold(state)
         self._submit_held_batches(before)
         self._release()
+
+    def declare(self, sink: SparkDeltaSink) -> None:
+        """Note a stream; what is read whole, or a range of it, acts even if no record comes."""
+        destination = sink.destination
+        if destination.scope and (destination.overwrites or destination.replaces_range):
+            self._hold_back(destination.stream)
 
     def begin(self, segment: Segment, destination: Destination) -> None:
         """Note that a segment has records, with which its stream may become pending to its end."""
@@ -129,7 +136,8 @@ class Flow:
             return True
         state = state_of(sink.source, self._state)
         is_at_work = is_unfinished(state) or is_syncing(sink.source, self._state)
-        return self._state_line > (sink.last_line or sink.activated_line) and not is_at_work
+        end = sink.last_line or sink.activated_line or sink.declared_line
+        return self._state_line > end and not is_at_work
 
     def end_streams(self, sinks: Collection[SparkDeltaSink]) -> None:
         """Do what waited for the end of streams, and release what was held back until then."""
@@ -138,7 +146,7 @@ class Flow:
             if not sink.destination.replaces_parts or stream not in self._ends:
                 continue
             if self.is_confirmed(sink):
-                self._checkpoints.commit(self._ends[stream])
+                self._end_range(sink)
             elif self._state is not None:
                 logger.warning(
                     "Stream %s: no STATE since its first record is released, because nothing says "
@@ -148,11 +156,22 @@ class Flow:
         self._release()
         self._swap(sinks)
 
+    def _end_range(self, sink: SparkDeltaSink) -> None:
+        """Have the range emptied that a complete stream was read from, if no record has done it."""
+        number = self._ends[sink.destination.stream]
+        if sink.destination.replaces_range:
+            commit = self._commit(sink, self._state)
+            job = partial(empty_range, work=sink.work, commit=commit)
+            self._loader.submit(sink.destination.stream, number, job)
+        else:
+            self._checkpoints.commit(number)
+
     def _swap(self, sinks: Iterable[SparkDeltaSink]) -> None:
         """Let the rows of complete streams take their tables' place, and drop those of others."""
         unfinished = []
         for sink in sinks:
-            if not sink.destination.overwrites or not (sink.last_line or sink.activated_line):
+            has_come = sink.last_line or sink.activated_line or sink.destination.scope
+            if not sink.destination.overwrites or not has_come:
                 continue
             stream, work = sink.destination.stream, sink.work
             number = self._hold_back(stream)

@@ -22,7 +22,15 @@ from target_spark_delta.alter import Policy, adapt, regain_clusters
 from target_spark_delta.commit import Commit, Counts, describe_commits
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import TABLE_VERSION, Shape
-from target_spark_delta.methods import METHODS, Batch, Progress, history, overwrite, versions
+from target_spark_delta.methods import (
+    METHODS,
+    Batch,
+    Progress,
+    history,
+    overwrite,
+    replaced,
+    versions,
+)
 from target_spark_delta.methods.late import Bookmark
 from target_spark_delta.quarantine import set_aside
 from target_spark_delta.reading import empty_folder, empty_staging
@@ -116,6 +124,7 @@ def _batch(work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_ne
         bookmark=work.bookmark,
         options=destination.options,
         progress=work.progress,
+        scope=destination.scope,
     )
 
 
@@ -193,23 +202,39 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
     destination = work.destination
     rows = sum(one.rows for one in work.progress.staged)
     with explained(destination.stream), reported(destination.stream) as told:
-        nothing = Segment(destination.stream, Path(), rows=rows)
-        kept = destination.kept_metadata(nothing, None)
-        shape = Shape(
-            declared=destination.declared,
-            metadata=kept,
-            table=destination.incoming(kept),
-            run_id=commit.run_id,
-            batched_at=utc_now(),
-        )
         plan = overwrite.Swap(
-            batch=_batch(work, nothing, shape, spark.range(0), is_new=False),
+            batch=_empty_batch(spark, work, rows, None),
             commit=replace(commit, rows=rows),
             layout=destination.layout,
             policy=destination.policy,
         )
         told.append((overwrite.swap(spark, plan), rows))
         drop_staged(spark, work)
+
+
+def empty_range(spark: SparkSession, work: Work, commit: Commit) -> None:
+    """Remove the rows of the range that a complete stream was read from and had no record of."""
+    destination = work.destination
+    with explained(destination.stream), reported(destination.stream) as told:
+        schema = destination.table.schema(spark)
+        if schema is not None:
+            describe_commits(spark, replace(commit, rows=0))
+            batch = replace(_empty_batch(spark, work, 0, schema), schema=schema)
+            told.append((replaced.empty_range(spark, batch), 0))
+
+
+def _empty_batch(spark: SparkSession, work: Work, rows: int, before: T.StructType | None) -> Batch:
+    """Return a batch that stands for what came before the end of a stream."""
+    nothing = Segment(work.destination.stream, Path(), rows=rows)
+    kept = work.destination.kept_metadata(nothing, before)
+    shape = Shape(
+        declared=work.destination.declared,
+        metadata=kept,
+        table=work.destination.incoming(kept),
+        run_id="",
+        batched_at=utc_now(),
+    )
+    return _batch(work, nothing, shape, spark.range(0), is_new=False)
 
 
 def drop_staged(spark: SparkSession, work: Work) -> None:

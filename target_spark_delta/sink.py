@@ -51,6 +51,7 @@ class SparkDeltaSink:
         self.source = mapping.stream if mapping else destination.stream
         self._mapping = mapping
         self.segment: Segment | None = None
+        self.declared_line = 0
         self.last_line = 0
         self.activated_line = 0
         self.versions: set[int] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,12 +20,14 @@ from singer_sdk.helpers.capabilities import (
 from singer_sdk.mapper import RemoveRecordTransform
 from typing_extensions import override
 
+from singer_spark.assignment import Assignment
 from singer_spark.errors import ProtocolError, SchemaError
 from singer_spark.names import table_name, unmatched
 from singer_spark.plugin import SparkPlugin
 from singer_spark.session import isolated, open_session
 from target_spark_delta import budget
-from target_spark_delta.declaration import destination_of, parts_of
+from target_spark_delta.completeness import warn_of_repetition
+from target_spark_delta.declaration import Declared, destination_of, parts_of
 from target_spark_delta.destination import Destination
 from target_spark_delta.flow import Flow
 from target_spark_delta.loader import Loader
@@ -82,6 +85,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._routes: dict[str, list[SparkDeltaSink]] = {}
         self._schema_lines: dict[str, bytes] = {}
         self._waiting_versions: dict[str, int] = {}
+        self._assignment = Assignment.here()
         self._urls = {self._settings.path} - {""}
         self._loader = Loader(self._engine, self._isolate, self._settings.parallelism)
         self._flow = Flow(self._settings, self._loader)
@@ -104,13 +108,20 @@ class TargetSparkDelta(SparkPlugin, Target):
     def _process_schema_message(self, message: Message) -> None:  # type: ignore[override]
         if self._schema_lines.get(message.stream) == message.line:
             return
-        schema, keys = parts_of(message)
+        parts = parts_of(message)
         if self._settings.maps is None:
-            routes = [self._declare(message.stream, schema, keys)]
+            routes = [self._declare(message.stream, parts, message)]
         else:
             routes = [
-                self._declare(one.alias, one.mapped_schema, one.mapped_keys, one.if_needed)
-                for one in mappings_of(self._settings.maps, message.stream, schema, keys)
+                self._declare(
+                    one.alias,
+                    replace(parts, schema=one.mapped_schema, keys=one.mapped_keys),
+                    message,
+                    one.if_needed,
+                )
+                for one in mappings_of(
+                    self._settings.maps, message.stream, parts.schema, parts.keys
+                )
             ]
         self._routes[message.stream] = routes
         self._schema_lines[message.stream] = message.line
@@ -118,19 +129,24 @@ class TargetSparkDelta(SparkPlugin, Target):
     def _declare(
         self,
         stream: str,
-        schema: Mapping[str, Any],
-        keys: list[str] | None,
+        parts: Declared,
+        message: Message,
         mapping: StreamMapping | None = None,
     ) -> SparkDeltaSink:
-        destination = destination_of(stream, schema, keys, self._settings)
+        reloads = self._assignment.reloads(message.stream)
+        destination = destination_of(stream, parts, self._settings, reloads=reloads)
         self._check_table_names(stream, mapping)
         before = self._sinks.get(stream)
-        if before and before.destination == destination and before.schema == schema:
+        if before and before.destination == destination and before.schema == parts.schema:
             return before
         if before:
             self._flow.submit_held_batches()
             self._flush(before, at_end=True)
-        sink = self._new_sink(destination, schema, before, mapping)
+        else:
+            warn_of_repetition(destination)
+        sink = self._new_sink(destination, parts.schema, before, mapping)
+        sink.declared_line = message.number
+        self._flow.declare(sink)
         self._sinks[stream] = sink
         return sink
 

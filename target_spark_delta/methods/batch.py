@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from singer_spark.scope import Scope
 from target_spark_delta.methods.late import Bookmark
 from target_spark_delta.options import StreamSettings
 from target_spark_delta.spool import KeyFacts, Range
@@ -43,7 +44,8 @@ class Progress:
     """
 
     partitions: set[tuple[str | None, ...]] = field(default_factory=set)
-    ranges: list[Range] = field(default_factory=list)
+    range: Range | None = None
+    is_emptied: bool = False
     staged: list[Staged] = field(default_factory=list)
     partition_columns: frozenset[str] | None = None
 
@@ -68,6 +70,7 @@ class Batch:
         bookmark: The tap's bookmark, where rows below it are sent again.
         options: What the user chose for the stream.
         progress: What the run remembers of the stream.
+        scope: What the tap reads of its table in this run, where it says.
     """
 
     rows: DataFrame
@@ -85,3 +88,4 @@ class Batch:
     bookmark: Bookmark | None
     options: StreamSettings
     progress: Progress
+    scope: Scope | None = None

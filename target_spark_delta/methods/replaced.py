@@ -11,9 +11,11 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 from pyspark.storagelevel import StorageLevel
 
 from singer_spark.names import literal, quote
+from singer_spark.scope import Scope
 from target_spark_delta import commit
 from target_spark_delta.commit import Counts
 from target_spark_delta.methods.acting import is_carried
@@ -27,6 +29,7 @@ from target_spark_delta.methods.keyed import (
 )
 from target_spark_delta.methods.merge import Changes, between, merge, same_key
 from target_spark_delta.methods.same import holds_same
+from target_spark_delta.spool import Range
 from target_spark_delta.validation import DELETED_AT
 
 _REMOVED = "\0removed"
@@ -49,22 +52,98 @@ def write_partitions(spark: SparkSession, batch: Batch) -> Counts:
 
 
 def write_ranges(spark: SparkSession, batch: Batch) -> Counts:
-    """Replace the rows with the keys of the batch, and those within the range of its values."""
+    """Replace the rows with the keys of the batch, and those of the range that the run replaces."""
     column = batch.options.range_column
     rows = _rows(batch)
     if column is None:
-        return _merge(spark, batch, rows, lambda _: "false")
-    span = column_ranges(_telling(batch, [column]), [column])[column]
-    earlier = tuple(batch.progress.ranges)
-    datatype = batch.schema[column].dataType.simpleString()
+        return _merge(spark, batch, rows, _nothing)
+    span = batch.progress.range
+    if batch.scope is None:
+        span = _hull(spark, batch, column)
+        part = _outside(batch, column, span)
+    else:
+        part = _nothing if batch.progress.is_emptied else _in_scope(batch.scope, batch.schema)
+    if batch.keys:
+        counts = _merge(spark, batch, _without_lost(spark, batch, rows, part), part)
+    else:
+        counts = _replace(spark, batch, rows, part)
+    batch.progress.range, batch.progress.is_emptied = span, True
+    return counts
+
+
+def empty_range(spark: SparkSession, batch: Batch) -> Counts:
+    """Remove the rows of the range that the tap read, if it had no record that did."""
+    if batch.progress.is_emptied or batch.scope is None:
+        return Counts()
+    where = _in_scope(batch.scope, batch.schema)("")
+    if batch.table.rows(spark).where(where).isEmpty():
+        return Counts()
+    return commit.execute(spark, batch.table, f"delete from {batch.table.sql} where {where}")
+
+
+def _nothing(_: str) -> str:
+    return "false"
+
+
+def _hull(spark: SparkSession, batch: Batch, column: str) -> Range:
+    """Widen the range of the run by the values of the batch.
+
+    All that a run replaces is one range, so it does not matter how batches are cut.
+    """
+    here = column_ranges(_telling(batch, [column]), [column])[column]
+    before, datatype = batch.progress.range, batch.schema[column].dataType.simpleString()
+    if before is None:
+        return here
+    ends = []
+    for choose, *texts in (("least", here.low, before.low), ("greatest", here.high, before.high)):
+        values = [f"try_cast({_text(text)} as {datatype})" for text in texts]
+        ends.append(f"cast({choose}({', '.join(values)}) as string)")
+    low, high = (ends[0].as_py() for ends in spark.sql(f"select {', '.join(ends)}").toArrow())
+    return Range(low, high, here.nulls + before.nulls)
+
+
+def _text(value: str | None) -> str:
+    return "cast(null as string)" if value is None else literal(value)
+
+
+def _outside(batch: Batch, column: str, span: Range) -> _Part:
+    """Say which rows are in a range, and not in the one that the run has replaced before."""
+    before, datatype = batch.progress.range, batch.schema[column].dataType.simpleString()
 
     def part(prefix: str) -> str:
-        is_in = [between(f"{prefix}{quote(column)}", datatype, known) for known in (span, *earlier)]
-        return " and ".join([is_in[0], *(f"{one} is not true" for one in is_in[1:])])
+        name = f"{prefix}{quote(column)}"
+        known = "false" if before is None else between(name, datatype, before)
+        return f"{between(name, datatype, span)} and {known} is not true"
 
-    counts = (_merge if batch.keys else _replace)(spark, batch, rows, part)
-    batch.progress.ranges.append(span)
-    return counts
+    return part
+
+
+def _in_scope(scope: Scope, schema: T.StructType) -> _Part:
+    """Say which rows the tap has read."""
+    if scope.is_whole or scope.column is None:
+        return lambda _: "true"
+    column, datatype = scope.column, schema[scope.column].dataType
+
+    def part(prefix: str) -> str:
+        name = f"{prefix}{quote(column)}"
+        bounds = [
+            f"{name} {sign} {_bound(value, datatype)}"
+            for sign, value in ((">=", scope.start), ("<", scope.end))
+            if value is not None
+        ]
+        is_in = " and ".join(bounds or [f"{name} is not null"])
+        return f"({is_in} or {name} is null)" if scope.nulls else f"({is_in})"
+
+    return part
+
+
+def _bound(value: object, datatype: T.DataType) -> str:
+    """Return SQL for the end of a range, which a bookmark writes as text or as a number."""
+    text = literal(str(value))
+    if isinstance(datatype, (T.DateType, T.TimestampNTZType)):
+        # By way of the instant, or Spark would drop an offset that the text carries.
+        text = f"cast({text} as timestamp)"
+    return f"cast({text} as {datatype.simpleString()})"
 
 
 def _rows(batch: Batch) -> DataFrame:
@@ -152,7 +231,7 @@ def _in_partitions(batch: Batch, partitions: set[tuple[str | None, ...]]) -> _Pa
 def _replace(spark: SparkSession, batch: Batch, rows: DataFrame, part: _Part) -> Counts:
     table, where = batch.table, part("")
     rows = rows.where(f"not {quote(_REMOVED)}").select(*map(quote, batch.columns))
-    if batch.is_new:
+    if batch.is_new or part is _nothing:
         return commit.append(table, rows, rows.count())
     if batch.skip_unchanged and holds_same(spark, table, batch.schema, rows, where=where):
         return Counts()

@@ -21,6 +21,14 @@ def schema(stream: str, properties: dict[str, Any], keys: list[str] | None = Non
     return message if keys is None else {**message, "key_properties": keys}
 
 
+def read(message: dict[str, Any], rows: str = "all", *, by: str | None = None, **limits: Any):
+    """Say in a SCHEMA what was read of its table; `start` and `end` are those of a range."""
+    names = {"start": "from", "end": "to"}
+    told = {"rows": rows, **{names.get(name, name): value for name, value in limits.items()}}
+    more = {"bookmark_properties": [by]} if by else {}
+    return {**message, **more, "singer_spark": {"read": told}}
+
+
 def record(stream: str, values: dict[str, Any], **more: Any):
     return {"type": "RECORD", "stream": stream, "record": values, **more}
 

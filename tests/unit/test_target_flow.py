@@ -11,7 +11,7 @@ import pytest
 
 from singer_spark.errors import ProtocolError
 from target_spark_delta import flow
-from target_spark_delta.declaration import destination_of
+from target_spark_delta.declaration import Declared, destination_of
 from target_spark_delta.spool import Range
 from target_spark_delta.target import TargetSparkDelta
 from tests.support.singer import activate, batch, lines, record, schema, state
@@ -208,7 +208,8 @@ def test_keys_are_told_apart_while_spooling_only_where_the_column_does_it_alike(
 
 def test_lines_for_a_remote_spark_are_sent_to_a_folder_of_the_run():
     target = TargetSparkDelta(config={"path": "s3://lake", "spark_remote": "sc://host:15002"})
-    destination = destination_of("s", KEYED["schema"], ["id"], target._settings)
+    declared = Declared(schema=KEYED["schema"], keys=["id"])
+    destination = destination_of("s", declared, target._settings)
     spool = "s3a://lake/_singer_spark/spool"
     assert destination.staging("run 1") == f"{spool}/run_1"
     assert destination.staging("run-2") == f"{spool}/run_2"
