@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
+from collections.abc import Set
 from dataclasses import dataclass, field
+from typing import Any
+
+from singer_spark import digits
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A STATE as it came.
+
+    Args:
+        value: Its value, which is passed on unchanged.
+        line: Its line of the input.
+        waits_for: The segments whose records had come, and were not committed.
+    """
+
+    value: bytes
+    line: int
+    waits_for: Set[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -23,6 +41,11 @@ class Checkpoints:
 
     _pending: set[int] = field(default_factory=set)
     _held: deque[_Held] = field(default_factory=deque)
+
+    @property
+    def pending(self) -> Set[int]:
+        """Return the segments whose records are not yet committed."""
+        return self._pending
 
     def begin(self, segment: int) -> None:
         """Note a segment that has records which are not yet committed."""
@@ -49,16 +72,24 @@ class Checkpoints:
         return released
 
 
-def state_of(stream: str, state: bytes | None) -> object:
+def state_of(stream: str, state: bytes | None) -> Any:
     """Return what a STATE says of one stream."""
     if state is None:
         return None
-    value = json.loads(state)
+    value = digits.loads(state)
     bookmarks = value.get("bookmarks") if isinstance(value, dict) else None
     return bookmarks.get(stream) if isinstance(bookmarks, dict) else value
 
 
+def names_streams(state: bytes) -> bool:
+    """Say whether a STATE has a bookmark for each stream, so that one can be true before others."""
+    if b"bookmarks" not in state:
+        return False
+    value = digits.loads(state)
+    return isinstance(value, dict) and isinstance(value.get("bookmarks"), dict)
+
+
 def is_syncing(stream: str, state: bytes | None) -> bool:
     """Say whether a STATE tells that its tap is in the middle of a stream, as older taps do."""
-    value = json.loads(state) if state else None
+    value = digits.loads(state) if state else None
     return isinstance(value, dict) and value.get("currently_syncing") == stream

@@ -5,17 +5,26 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from singer_spark.bookmark import is_unfinished
 from singer_spark.errors import ProtocolError
 from target_spark_delta import upkeep
-from target_spark_delta.checkpoint import Checkpoints, is_syncing, state_of
+from target_spark_delta.checkpoint import (
+    Checkpoints,
+    Received,
+    is_syncing,
+    names_streams,
+    state_of,
+)
 from target_spark_delta.commit import Commit
 from target_spark_delta.destination import Destination
 from target_spark_delta.load import (
@@ -37,6 +46,17 @@ logger = logging.getLogger(__name__)
 _SEGMENTS_AHEAD = 2
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """What a stream has received that a STATE may speak of: records, then a version to activate."""
+
+    sink: SparkDeltaSink
+    segment: Segment | None = None
+    version: int | None = None
+    number: int = 0
+    since: float = field(default_factory=time.monotonic)
+
+
 class Flow:
     """What is on its way from the spool to a commit, and the STATEs that wait for it.
 
@@ -55,17 +75,23 @@ class Flow:
         self._run_id = os.environ.get("SINGER_SPARK_RUN_ID") or str(uuid.uuid4())
         self._segments: dict[int, Segment] = {}
         self._files: dict[int, list[Manifest]] = {}
-        self._held_batches: dict[SparkDeltaSink, list[Segment]] = {}
+        self._held_files: dict[SparkDeltaSink, list[Segment]] = {}
+        self._waiting: dict[str, _Waiting] = {}
         self._ends: dict[str, int] = {}
         self._checkpoints = Checkpoints()
-        self._state: bytes | None = None
-        self._state_line = 0
+        self._owners: dict[int, str] = {}
+        self._state: Received | None = None
 
     def take_state(self, state: bytes, line: int) -> None:
         """Take a STATE that came after everything begun so far."""
-        before, self._state, self._state_line = self._state, state, line
+        before = self._state
+        self._state = Received(state, line, frozenset(self._checkpoints.pending))
         self._checkpoints.hold(state)
-        self._submit_held_batches(before)
+        self._submit_held_files(before)
+        for stream in list(self._waiting):
+            # A commit that replaces a part carries no STATE but the last of the input.
+            if not self._waiting[stream].sink.destination.replaces_parts:
+                self._submit_waiting(stream, before)
         self._release()
 
     def declare(self, sink: SparkDeltaSink) -> None:
@@ -76,7 +102,8 @@ class Flow:
 
     def begin(self, segment: Segment, destination: Destination) -> None:
         """Note that a segment has records, with which its stream may become pending to its end."""
-        self._checkpoints.begin(segment.id)
+        self._submit_waiting(segment.stream, self._state)
+        self._begin(segment.id, segment.stream)
         visible_with = segment.id
         if destination.overwrites:
             visible_with = self._hold_back(segment.stream)
@@ -89,32 +116,58 @@ class Flow:
 
     def submit(self, sink: SparkDeltaSink, segment: Segment) -> None:
         """Have a segment committed."""
-        self._submit(sink, segment, segment.state or self._state)
+        self._submit(sink, segment, self._state)
 
-    def _submit(self, sink: SparkDeltaSink, segment: Segment, state: bytes | None) -> None:
+    def _submit(
+        self,
+        sink: SparkDeltaSink,
+        segment: Segment,
+        state: Received | None,
+        if_made: Received | None = None,
+    ) -> None:
+        """Have a segment committed, with a STATE or, where the run made the table, with another."""
         stream = sink.destination.stream
         self.batches[stream] += 1
         self._segments[segment.id] = segment
         commit = self._commit(sink, state)
-        self._loader.submit(
-            stream, segment.id, lambda spark: load_segment(spark, sink.work, segment, commit)
-        )
+        made = self._commit(sink, if_made or state)
+
+        def load(spark: SparkSession) -> None:
+            load_segment(spark, sink.work, segment, commit(), if_made=made())
+
+        self._loader.submit(stream, segment.id, load)
         # Spooling runs ahead of the commits, but not without bound.
         while self._loader.pending > self._settings.parallelism * _SEGMENTS_AHEAD:
             self._loader.wait_for_one()
             self.collect()
 
-    def hold_batch(self, sink: SparkDeltaSink, segment: Segment) -> None:
+    def hold_files(self, sink: SparkDeltaSink, segment: Segment) -> None:
         """Keep files to append until the STATE that speaks of them, so that it is exactly once."""
-        self._held_batches.setdefault(sink, []).append(segment)
+        self._held_files.setdefault(sink, []).append(segment)
 
-    def submit_held_batches(self) -> None:
-        """Have the files committed that wait for a STATE, though none has come."""
-        self._submit_held_batches(self._state)
+    def hold(self, sink: SparkDeltaSink, segment: Segment) -> None:
+        """Keep a segment until a STATE speaks of it, which its commit then carries.
 
-    def _submit_held_batches(self, before: bytes | None) -> None:
+        It waits for no longer than until more of its stream comes, and `batch_wait_seconds`.
+        """
+        self._waiting[sink.destination.stream] = _Waiting(sink, segment)
+
+    def submit_due(self) -> None:
+        """Have the segments committed that have waited long enough for a STATE."""
+        latest = time.monotonic() - self._settings.batch_wait_seconds
+        for stream, waiting in list(self._waiting.items()):
+            if waiting.since <= latest:
+                self._submit_waiting(stream, self._state)
+
+    def submit_held(self) -> None:
+        """Have everything committed that waits for a STATE, though none has come."""
+        self._submit_held_files(self._state)
+        for stream in list(self._waiting):
+            self._submit_waiting(stream, self._state)
+
+    def _submit_held_files(self, before: Received | None) -> None:
         """Have files and the records beside them committed, the last one with the new STATE."""
-        held, self._held_batches = self._held_batches, {}
+        held, self._held_files = self._held_files, {}
         for sink, segments in held.items():
             records = sink.cut(at_end=True)
             *first, last = [*([records] if records else []), *segments]
@@ -122,10 +175,38 @@ class Flow:
                 self._submit(sink, segment, before)
             self._submit(sink, last, self._state)
 
+    def _submit_waiting(self, stream: str, before: Received | None) -> None:
+        """Have committed what waits of a stream, the last of it with the newest STATE."""
+        waiting = self._waiting.pop(stream, None)
+        if waiting is None:
+            return
+        sink, segment, version = waiting.sink, waiting.segment, waiting.version
+        if version is None:
+            if segment:
+                self._submit(sink, segment, self._state)
+            return
+        if segment:
+            # In a table that the run has made no version is older, so its rows are all there is.
+            is_only = sink.versions == {version}
+            self._submit(sink, segment, before, if_made=self._state if is_only else None)
+        commit = self._commit(sink, self._state)
+        self._do(
+            sink,
+            lambda spark: activate_version(
+                spark, sink.destination, version, replace(commit(), batch=None)
+            ),
+            number=waiting.number,
+        )
+
     def activate(self, sink: SparkDeltaSink, version: int) -> None:
         """Have the rows of older versions retired, after everything before."""
-        commit = replace(self._commit(sink, None), batch=None)
-        self._do(sink, lambda spark: activate_version(spark, sink.destination, version, commit))
+        stream = sink.destination.stream
+        waiting = self._waiting.get(stream)
+        if waiting is None or waiting.version is not None:
+            self._submit_waiting(stream, self._state)
+            waiting = self._waiting[stream] = _Waiting(sink)
+        waiting.version, waiting.number = version, _new_id(stream)
+        self._begin(waiting.number, stream)
 
     def is_confirmed(self, sink: SparkDeltaSink) -> bool:
         """Say whether an ACTIVATE_VERSION or a STATE tells that a stream is complete.
@@ -134,10 +215,11 @@ class Flow:
         """
         if 0 < sink.last_line < sink.activated_line:
             return True
-        state = state_of(sink.source, self._state)
-        is_at_work = is_unfinished(state) or is_syncing(sink.source, self._state)
         end = sink.last_line or sink.activated_line or sink.declared_line
-        return self._state_line > end and not is_at_work
+        if self._state is None or self._state.line < end:
+            return False
+        value = self._state.value
+        return not (is_unfinished(state_of(sink.source, value)) or is_syncing(sink.source, value))
 
     def end_streams(self, sinks: Collection[SparkDeltaSink]) -> None:
         """Do what waited for the end of streams, and release what was held back until then."""
@@ -160,11 +242,11 @@ class Flow:
         """Have the range emptied that a complete stream was read from, if no record has done it."""
         number = self._ends[sink.destination.stream]
         if sink.destination.replaces_range:
-            commit = self._commit(sink, self._state)
-            job = partial(empty_range, work=sink.work, commit=commit)
+            commit, work = self._commit(sink, self._state), sink.work
+            job: Job = lambda spark: empty_range(spark, work, commit())  # noqa: E731
             self._loader.submit(sink.destination.stream, number, job)
         else:
-            self._checkpoints.commit(number)
+            self._end(number)
 
     def _swap(self, sinks: Iterable[SparkDeltaSink]) -> None:
         """Let the rows of complete streams take their tables' place, and drop those of others."""
@@ -176,8 +258,7 @@ class Flow:
             stream, work = sink.destination.stream, sink.work
             number = self._hold_back(stream)
             if self.is_confirmed(sink):
-                commit = self._commit(sink, self._state)
-                self._loader.submit(stream, number, partial(swap_in, work=work, commit=commit))
+                self._loader.submit(stream, number, self._swapping(sink))
             else:
                 unfinished.append(stream)
                 self._loader.submit(stream, _new_id(stream), partial(drop_staged, work=work))
@@ -188,6 +269,10 @@ class Flow:
                 "no final STATE came after its last record; its table stays as it was; look at "
                 "the tap"
             )
+
+    def _swapping(self, sink: SparkDeltaSink) -> Job:
+        commit, work = self._commit(sink, self._state), sink.work
+        return lambda spark: swap_in(spark, work, commit())
 
     def look_after_tables(self, sinks: Iterable[SparkDeltaSink]) -> None:
         """Have tables compacted and vacuumed, where that is asked."""
@@ -219,7 +304,7 @@ class Flow:
         """Take note of what has been committed, release STATE, and raise what failed."""
         while done := self._loader.completed():
             for number in done:
-                self._checkpoints.commit(number)
+                self._end(number)
                 if segment := self._segments.pop(number, None):
                     segment.remove()
                     self.quarantined += segment.rejected
@@ -227,33 +312,53 @@ class Flow:
                 self._clean_up(number)
             self._release()
 
-    def _do(self, sink: SparkDeltaSink, job: Job) -> None:
+    def _begin(self, number: int, stream: str) -> None:
+        self._checkpoints.begin(number)
+        self._owners[number] = stream
+
+    def _end(self, number: int) -> None:
+        self._checkpoints.commit(number)
+        self._owners.pop(number, None)
+
+    def _do(self, sink: SparkDeltaSink, job: Job, *, number: int = 0) -> None:
         """Have something done in a stream's order that counts as a segment of it."""
         stream = sink.destination.stream
-        number = _new_id(stream)
-        self._checkpoints.begin(number)
+        number = number or _new_id(stream)
+        self._begin(number, stream)
         self._loader.submit(stream, number, job)
 
     def _hold_back(self, stream: str) -> int:
         """Hold back every STATE from now on until the stream's end."""
         if stream not in self._ends:
             self._ends[stream] = _new_id(stream)
-            self._checkpoints.begin(self._ends[stream])
+            self._begin(self._ends[stream], stream)
         return self._ends[stream]
 
-    def _commit(self, sink: SparkDeltaSink, state: bytes | None) -> Commit:
+    def _commit(self, sink: SparkDeltaSink, state: Received | None) -> Callable[[], Commit]:
+        """Return what tells, once its turn has come, what a commit says of itself."""
         stream = sink.destination.stream
         is_last = self.has_all_input and self.is_confirmed(sink)
         if sink.destination.replaces_parts and not is_last:
             state = None
-        return Commit(
+        commit = Commit(
             pipeline=self._pipeline,
             run_id=self._run_id,
             stream=stream,
             batch=self.batches[stream],
-            state=state_of(sink.source, state),
+            state=state_of(sink.source, state.value if state else None),
             state_of=sink.source if sink.source != stream else None,
         )
+        others = self._others(stream, state)
+        return lambda: commit if self._loader.are_done(others) else replace(commit, state=None)
+
+    def _others(self, stream: str, state: Received | None) -> Collection[int]:
+        """Return what must be committed of other streams before a commit may carry a STATE.
+
+        What came before it of the stream itself is, or the commit is not made.
+        """
+        if state is None or names_streams(state.value):
+            return ()
+        return {one for one in state.waits_for if self._owners.get(one, stream) != stream}
 
     def _clean_up(self, number: int) -> None:
         """Remove the BATCH files whose rows are visible now, unless another stream needs them."""

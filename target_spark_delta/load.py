@@ -51,8 +51,18 @@ class Work:
     bookmark: Bookmark | None = None
 
 
-def load_segment(spark: SparkSession, work: Work, segment: Segment, commit: Commit) -> None:
-    """Commit a segment's records; what cannot be loaded is set aside first, where that is asked."""
+def load_segment(
+    spark: SparkSession, work: Work, segment: Segment, commit: Commit, *, if_made: Commit
+) -> None:
+    """Commit a segment's records; what cannot be loaded is set aside first, where that is asked.
+
+    Args:
+        spark: The stream's session.
+        work: The stream.
+        segment: The records.
+        commit: What the commit says of itself.
+        if_made: What it says instead where this run has made the table.
+    """
     destination = work.destination
     with explained(destination.stream), reported(destination.stream) as told:
         staging = destination.staging(commit.run_id)
@@ -62,17 +72,24 @@ def load_segment(spark: SparkSession, work: Work, segment: Segment, commit: Comm
         if segment.rejected:
             set_aside(spark, destination.quarantine, source.rejected(), commit)
         if segment.rejected < segment.rows:
-            counts = _load_rows(spark, work, segment, source, commit)
+            counts = _load_rows(spark, work, segment, source, commit, if_made)
             told += [] if counts is None else [(counts, segment.loaded)]
         empty_staging(spark, segment, staging)
 
 
 def _load_rows(
-    spark: SparkSession, work: Work, segment: Segment, source: Source, commit: Commit
+    spark: SparkSession,
+    work: Work,
+    segment: Segment,
+    source: Source,
+    commit: Commit,
+    if_made: Commit,
 ) -> Counts | None:
     destination = work.destination
     describe_commits(spark, commit.without_rows())
     found = destination.table.schema(spark)
+    work.progress.made_table |= found is None
+    commit = if_made if work.progress.made_table else commit
     before = None if destination.overwrites else found
     partitions = _partition_columns(spark, work, is_there=found is not None)
     kept = destination.kept_metadata(segment, before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
@@ -17,6 +17,7 @@ Job = Callable[[SparkSession], None]
 class _Lane:
     jobs: deque[tuple[int, Job]] = field(default_factory=deque)
     is_running: bool = False
+    has_failed: bool = False
     session: SparkSession | None = None
 
 
@@ -42,6 +43,7 @@ class Loader:
         self._lock = threading.Condition()
         self._ready: queue.SimpleQueue[_Lane] = queue.SimpleQueue()
         self._done: list[int] = []
+        self._ever_done: set[int] = set()
         self._pending = 0
         self._error: BaseException | None = None
         self._workers: list[threading.Thread] = []
@@ -56,10 +58,15 @@ class Loader:
             threading.Thread(target=self._start_engine, daemon=True).start()
 
     def submit(self, stream: str, number: int, job: Job) -> None:
-        """Add a job to a stream's lane; it is reported as done under its number."""
+        """Add a job to a stream's lane; it is reported as done under its number.
+
+        Where a job of the stream has failed nothing is added: what follows rests on it.
+        """
         self.warm_up()
         with self._lock:
             lane = self._lanes.setdefault(stream, _Lane())
+            if lane.has_failed:
+                return
             lane.jobs.append((number, job))
             self._pending += 1
             self._schedule(lane)
@@ -71,6 +78,11 @@ class Loader:
             if self._error is not None and not done:
                 raise self._error
             return done
+
+    def are_done(self, numbers: Collection[int]) -> bool:
+        """Say whether all these jobs are done; any thread may ask."""
+        with self._lock:
+            return self._ever_done.issuperset(numbers)
 
     @property
     def pending(self) -> int:
@@ -120,9 +132,10 @@ class Loader:
             self._pending -= 1
             if error is None:
                 self._done.append(number)
+                self._ever_done.add(number)
             else:
                 self._error = self._error or error
-                # What follows in this stream rests on what failed.
+                lane.has_failed = True
                 self._pending -= len(lane.jobs)
                 lane.jobs.clear()
             lane.is_running = False

@@ -140,7 +140,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         if before and before.destination == destination and before.schema == parts.schema:
             return before
         if before:
-            self._flow.submit_held_batches()
+            self._flow.submit_held()
             self._flush(before, at_end=True)
         else:
             warn_of_repetition(destination)
@@ -197,7 +197,7 @@ class TargetSparkDelta(SparkPlugin, Target):
             raise ProtocolError(f"line {message.number}: a RECORD needs a record; look at the tap")
         for sink in self._routes.get(message.stream) or self._sinks_of(message):
             # One whose records are appended may be full and still have to wait for a STATE.
-            if sink.write(message) and self._flush(sink) and self._settings.flush_all_streams:
+            if sink.write(message) and self._cut_full(sink) and self._settings.flush_all_streams:
                 for other in self._sinks.values():
                     self._flush(other)
 
@@ -245,20 +245,21 @@ class TargetSparkDelta(SparkPlugin, Target):
             if segment is None:
                 continue
             if sink.destination.appends:
-                self._flow.hold_batch(sink, segment)
+                self._flow.hold_files(sink, segment)
             else:
                 self._flush(sink, at_end=True)
-                self._flow.submit(sink, segment)
+                self._hold(sink, segment)
 
     @override
     def process_endofpipe(self) -> None:
         """Commit what is left, and release the last STATE."""
         self._flow.has_all_input = True
-        self._flow.submit_held_batches()
+        self._flow.submit_held()
         for sink in self._sinks.values():
             self._flush(sink, at_end=True)
         for stream, version in self._waiting_versions.items():
             self._activate_at_end(self._sinks[stream], version)
+        self._flow.submit_held()
         self._flow.drain()
         self._flow.end_streams(self._sinks.values())
         self._flow.look_after_tables(self._sinks.values())
@@ -284,8 +285,10 @@ class TargetSparkDelta(SparkPlugin, Target):
             )
 
     def _activate(self, sink: SparkDeltaSink, version: int) -> None:
-        self._flow.submit_held_batches()
-        self._flush(sink, at_end=True)
+        if sink.destination.appends:
+            self._flow.submit_held()
+        if segment := sink.cut(at_end=True):
+            self._hold(sink, segment)
         self._flow.activate(sink, version)
 
     def _begin(self, segment: Segment) -> None:
@@ -300,8 +303,25 @@ class TargetSparkDelta(SparkPlugin, Target):
             self._flow.submit(sink, segment)
         return segment is not None
 
+    def _cut_full(self, sink: SparkDeltaSink) -> bool:
+        """Close the open segment of a stream, if it may be committed; return whether it may."""
+        if self._settings.flush_all_streams:
+            return self._flush(sink)
+        segment = sink.cut()
+        if segment:
+            self._hold(sink, segment)
+        return segment is not None
+
+    def _hold(self, sink: SparkDeltaSink, segment: Segment) -> None:
+        """Have a segment committed once a STATE speaks of it, or more of its stream comes."""
+        if sink.destination.appends or sink.destination.overwrites:
+            self._flow.submit(sink, segment)
+        else:
+            self._flow.hold(sink, segment)
+
     def _tick(self) -> None:
         self._flow.collect()
+        self._flow.submit_due()
         for sink in self._sinks.values():
             if sink.is_due:
                 self._flush(sink)

@@ -40,7 +40,8 @@ class Progress:
 
     Rows of earlier batches of the run must survive the later ones, so each method that replaces
     a part of the table notes here which parts hold nothing but rows of this run. What partitions
-    the table is unknown until the first batch has asked.
+    the table is unknown until the first batch has asked. `made_table` tells that the run has made
+    the table, which had no rows before.
     """
 
     partitions: set[tuple[str | None, ...]] = field(default_factory=set)
@@ -48,6 +49,7 @@ class Progress:
     is_emptied: bool = False
     staged: list[Staged] = field(default_factory=list)
     partition_columns: frozenset[str] | None = None
+    made_table: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ class Commits:
         self.let_go = threading.Event()
         self.order = []
 
-    def __call__(self, _spark, work, segment, _commit):
+    def __call__(self, _spark, work, segment, _commit, **_):
         if work.destination.stream == "slow":
             assert self.let_go.wait(PATIENCE)
         self.order.append((segment.stream, segment.rows))
@@ -117,7 +117,7 @@ def test_streams_take_turns_however_much_one_of_them_has_sent():
 def test_no_more_streams_are_worked_on_at_a_time_than_asked(monkeypatch, tmp_path):
     running, most, lock = set(), [], threading.Lock()
 
-    def commit(_spark, _work, segment, _commit):
+    def commit(_spark, _work, segment, _commit, **_):
         with lock:
             running.add(segment.stream)
             most.append(len(running))

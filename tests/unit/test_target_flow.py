@@ -26,7 +26,7 @@ class Spark:
     def __init__(self):
         self.commits, self.segments, self.done = [], [], []
 
-    def load_segment(self, _spark, _work, segment, commit):
+    def load_segment(self, _spark, _work, segment, commit, **_):
         self.segments.append(segment)
         what = (
             [one.rpartition("/")[2] for one in segment.manifest.files]
