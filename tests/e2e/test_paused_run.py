@@ -9,6 +9,8 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -23,11 +25,19 @@ def say(**message):
     print(json.dumps(message), flush=True)
 say(type="SCHEMA", stream="t", key_properties=["id"], schema={{"properties": {{
     "id": {{"type": "integer"}}, "v": {{"type": "string"}}}}}})
-for number in range(5):
-    say(type="RECORD", stream="t", record={{"id": number, "v": version}})
-(folder / f"sent-{{version}}").touch()
-while version == "old" and not (folder / "go").exists():
-    time.sleep(0.1)
+def rows(value):
+    for number in range(5):
+        say(type="RECORD", stream="t", record={{"id": number, "v": value}})
+def wait_for(name):
+    while not (folder / name).exists():
+        time.sleep(0.05)
+rows(version)
+if version == "old":
+    # Spark is warm when these come, so that they would be committed in a moment.
+    wait_for("warm")
+    rows("older than new")
+    (folder / "sent").touch()
+    wait_for("go")
 say(type="STATE", value={{"bookmarks": {{"t": {{"version": version}}}}}})
 """
 
@@ -41,6 +51,18 @@ def family(pid: int) -> list[int]:
 def send(signum: int, pids: list[int]) -> None:
     for pid in pids:
         os.kill(pid, signum)
+
+
+def values(folder: Path) -> list[str]:
+    rows = DeltaTable(folder / "lake" / "t").to_pyarrow_table().to_pylist()
+    return [row["v"] for row in rows]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 @pytest.mark.slow
@@ -70,8 +92,9 @@ def test_a_run_that_wakes_up_after_its_successor_ended_changes_nothing(tmp_path)
         text=True,
         env={**os.environ, **load("old")},
     )
-    while not (tmp_path / "sent-old").exists():
-        time.sleep(0.05)
+    wait_until(lambda: values(tmp_path) == ["old"] * 5)
+    (tmp_path / "warm").touch()
+    wait_until((tmp_path / "sent").exists)
     asleep = family(sleeper.pid)
     send(signal.SIGSTOP, asleep)
     ended = run(command("singer-spark"), "unlock", pipeline, "--yes")
@@ -82,14 +105,12 @@ def test_a_run_that_wakes_up_after_its_successor_ended_changes_nothing(tmp_path)
     # The target first, alone: its runner would only end it.
     others = [pid for pid in asleep if pid != sleeper.pid]
     send(signal.SIGCONT, others)
-    time.sleep(30)
-    rows = DeltaTable(tmp_path / "lake" / "t").to_pyarrow_table().to_pylist()
-    assert [row["v"] for row in rows] == ["new"] * 5
+    time.sleep(20)
+    assert values(tmp_path) == ["new"] * 5
     send(signal.SIGCONT, [sleeper.pid])
     (tmp_path / "go").touch()
     output, _ = sleeper.communicate(timeout=120)
     assert sleeper.returncode == 75, output[-3000:]
-    rows = DeltaTable(tmp_path / "lake" / "t").to_pyarrow_table().to_pylist()
-    assert [row["v"] for row in rows] == ["new"] * 5
+    assert values(tmp_path) == ["new"] * 5
     stored = run(command("singer-spark"), "state", "get", pipeline)
     assert json.loads(stored.stdout)["bookmarks"]["t"] == {"version": "new"}
