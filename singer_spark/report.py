@@ -6,9 +6,14 @@ The runner names a file in SINGER_SPARK_REPORT; without one nothing is told. Kin
 - `batch` (tap): how many `rows` and `bytes` went into files, of which a BATCH tells no number.
 - `limited` (tap): `max_rows` ended the stream's read; another run goes on from there.
 - `bookmark` (tap): the `column` and the `value` in it below which rows are read once more.
-- `commit` (target): `rows` of a batch; of them `inserted`, `updated`, `deleted`; `milliseconds`.
+- `source` (tap, stream ""): the identity of the source, as `singer_spark.assignment` has it.
+- `commit` (target): `rows` of a batch that were taken in; of them `inserted`, `updated`, `deleted`,
+  and `unchanged`, left out because the table has them; `milliseconds`.
+- `table` (target): the identity of the stream's table after its last commit.
 - `late` (target): how many `rows` below that value a commit changed, the latest by `seconds`.
 - `quarantine` (target): how many `rows` were set aside.
+- `progress` (both, stream ""): something moved inside of Spark; `command` is who says so, `doing`
+  what it is busy with. At most one in ten seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from typing import Any
 REPORT_FILE = "SINGER_SPARK_REPORT"
 
 
-def report(kind: str, stream: str, **facts: float | str | None) -> None:
+def report(kind: str, stream: str, **facts: Any) -> None:
     """Tell a fact; one write per line, so that several threads and processes can share the file."""
     path = os.environ.get(REPORT_FILE)
     if path:

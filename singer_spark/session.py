@@ -6,6 +6,7 @@ setting travels on a command line, and times are UTC to the microsecond.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
@@ -14,9 +15,10 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
@@ -24,6 +26,9 @@ from pyspark.errors import PySparkException
 
 from singer_spark import jars
 from singer_spark.errors import SettingsError, TransientError
+from singer_spark.guards import GUARDS, START_GUARDS
+from singer_spark.progress import RemoteTasks, report_progress, watch_tasks
+from singer_spark.scratch import make_scratch
 from singer_spark.settings import SparkSettings
 
 if TYPE_CHECKING:
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
 # What Spark raises: its own exceptions, and those of Java code that it does not translate.
 SPARK_ERRORS = (PySparkException, Py4JError)
 
+_SCRATCH = "singer-spark-jvm-"
 _MAX_MEMORY_MB = 4096
 _CONNECT_PORT = 15002
 # Spark's generated code for a wide row is one huge method, which Java would only interpret:
@@ -41,13 +47,8 @@ _lock = threading.Lock()
 _session: SparkSession | None = None
 
 # What the promises rest on; a session that runs elsewhere gets these too.
-_FIXED_CONF = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "true",
-    # A text such as ${x} in a value is a value.
-    "spark.sql.variable.substitute": "false",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-}
+_FIXED_CONF = {key: guard.value for key, guard in GUARDS.items()}
+_START_CONF = {key: guard.value for key, guard in START_GUARDS.items()}
 _DELTA_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -75,6 +76,7 @@ def isolated(spark: SparkSession) -> SparkSession:
     """
     if hasattr(spark, "cloneSession"):
         session: SparkSession = spark.cloneSession()
+        _follow(session)
     else:
         session = spark.newSession()
     for key, value in _FIXED_CONF.items():
@@ -90,11 +92,19 @@ def _connect(settings: SparkSettings) -> SparkSession:
         builder = SparkSession.builder.remote(str(settings.remote))  # noqa: TID251
         for key, value in {**settings.conf, **_FIXED_CONF}.items():
             builder = builder.config(key, value)
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except ImportError as error:
         raise SettingsError(
             "spark_remote needs Spark Connect's client: pip install 'singer-spark[connect]'"
         ) from error
+    _follow(session)
+    return session
+
+
+def _follow(session: SparkSession) -> None:
+    """Report what a server has done for a session."""
+    handler: Any = RemoteTasks()
+    session.registerProgressHandler(handler)
 
 
 def _check_reachable(remote: str) -> None:
@@ -119,24 +129,58 @@ def _start(settings: SparkSettings, urls: list[str]) -> SparkSession:
         # Spark's workers must find this package.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    conf = _configuration(settings, _class_path(settings, urls))
+    # Spark's temporary files hold rows; where the process is killed the next one removes them.
+    scratch = make_scratch(_SCRATCH)
+    conf = _configuration(settings, _class_path(settings, urls), scratch)
+    report_progress("the start of Spark")
     # pyspark would hand the configuration over as arguments, which every process can read.
-    with tempfile.NamedTemporaryFile("w", suffix=".conf", encoding="utf-8") as properties:
-        properties.writelines(f"{key} {_escaped(value)}\n" for key, value in conf.items())
-        properties.flush()
-        before = os.environ.get("PYSPARK_SUBMIT_ARGS")
-        os.environ["PYSPARK_SUBMIT_ARGS"] = (
-            f"--properties-file {shlex.quote(properties.name)} pyspark-shell"
-        )
-        try:
-            gateway = launch_gateway(popen_kwargs={"stdout": 2})  # type: ignore[no-untyped-call]
-            context = SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
-        finally:
-            if before is None:
-                del os.environ["PYSPARK_SUBMIT_ARGS"]
-            else:
-                os.environ["PYSPARK_SUBMIT_ARGS"] = before
+    with _properties_file(conf, scratch) as (name, descriptors), _launching(name, scratch):
+        options = {"stdout": 2, "pass_fds": descriptors}
+        gateway = launch_gateway(popen_kwargs=options)  # type: ignore[no-untyped-call]
+        context = SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
+    report_progress()
+    watch_tasks(context.statusTracker())
     return SparkSession(context)
+
+
+@contextmanager
+def _properties_file(conf: Mapping[str, str], scratch: Path) -> Iterator[tuple[str, list[int]]]:
+    """Write the configuration, which may hold passwords, into a file that has no name.
+
+    Spark's launcher and then Spark itself open it by way of the descriptor that they inherit. Only
+    Linux lets them both read it from its start; elsewhere it lies in a private folder meanwhile.
+    """
+    text = "".join(f"{key} {_escaped(value)}\n" for key, value in conf.items())
+    if sys.platform == "linux":
+        with tempfile.TemporaryFile() as file:
+            file.write(text.encode())
+            file.flush()
+            descriptor = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)  # above the standard ones
+            try:
+                yield f"/dev/fd/{descriptor}", [descriptor]
+            finally:
+                os.close(descriptor)
+    else:
+        with tempfile.NamedTemporaryFile("w", dir=scratch, encoding="utf-8") as named:
+            named.write(text)
+            named.flush()
+            yield named.name, []
+
+
+@contextmanager
+def _launching(properties: str, scratch: Path) -> Iterator[None]:
+    """Pass pyspark its arguments by the environment, and keep its temporary files in scratch."""
+    before, place = os.environ.get("PYSPARK_SUBMIT_ARGS"), tempfile.tempdir
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(properties)} pyspark-shell"
+    tempfile.tempdir = str(scratch)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = place
+        if before is None:
+            del os.environ["PYSPARK_SUBMIT_ARGS"]
+        else:
+            os.environ["PYSPARK_SUBMIT_ARGS"] = before
 
 
 def _class_path(settings: SparkSettings, urls: list[str]) -> list[str]:
@@ -150,7 +194,7 @@ def _class_path(settings: SparkSettings, urls: list[str]) -> list[str]:
     return [str(path) for path in found]
 
 
-def _configuration(settings: SparkSettings, class_path: list[str]) -> dict[str, str]:
+def _configuration(settings: SparkSettings, class_path: list[str], scratch: Path) -> dict[str, str]:
     """Gather the whole configuration: defaults, then the user's, then what is fixed."""
     given = {
         side: settings.conf.get(f"spark.{side}.extraJavaOptions", "")
@@ -158,14 +202,17 @@ def _configuration(settings: SparkSettings, class_path: list[str]) -> dict[str, 
     }
     conf = {
         **_tuning(settings),
+        **_warehouse(settings, scratch),
         **_s3_conf(os.environ),
         **{key: value for key, value in settings.conf.items() if key != "spark.jars.ivySettings"},
         **_FIXED_CONF,
+        **_START_CONF,
         **_DELTA_CONF,
         "spark.master": settings.master,
         "spark.driver.extraJavaOptions": (
             f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_beside('log4j2.properties')} "
-            f"-Dderby.stream.error.file={os.devnull} {_JIT} {given['driver']}"
+            f"-Dderby.stream.error.file={os.devnull} -Djava.io.tmpdir={scratch} "
+            f"{_JIT} {given['driver']}"
         ).strip(),
         # Drivers of databases read times by Java's own zone.
         "spark.executor.extraJavaOptions": f"-Duser.timezone=UTC {given['executor']}".strip(),
@@ -184,8 +231,6 @@ def _tuning(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.maxResultSize": "0",
         "spark.scheduler.mode": "FAIR",
-        # Unused by tables at paths, yet Spark would make it in the working folder.
-        "spark.sql.warehouse.dir": (Path(tempfile.gettempdir()) / "spark-warehouse").as_uri(),
     }
     if settings.is_local:
         cores = str(os.cpu_count() or 2)
@@ -200,6 +245,13 @@ def _tuning(settings: SparkSettings) -> dict[str, str]:
             "spark.sql.sources.parallelPartitionDiscovery.parallelism": cores,
         }
     return tuning
+
+
+def _warehouse(settings: SparkSettings, scratch: Path) -> dict[str, str]:
+    """Keep Spark from making a warehouse in the working folder, where no catalog's tables go."""
+    if settings.has_warehouse:
+        return {}
+    return {"spark.sql.warehouse.dir": (scratch / "spark-warehouse").as_uri()}
 
 
 def _beside(name: str) -> str:

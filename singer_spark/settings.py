@@ -6,22 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from singer_spark.guards import refusals
+
 DEFAULT_MASTER = "local[*]"
 
-_REFUSED_CONF = {
-    "spark.sql.extensions": "Delta's extension is always set",
-    "spark.sql.catalog.spark_catalog": "Delta's catalog is always set",
-    "spark.sql.session.timeZone": "times are handled in UTC",
-    "spark.sql.ansi.enabled": "without ANSI mode Spark bends values silently",
-    "spark.sql.variable.substitute": "it would rewrite values that look like variables",
-    "spark.sql.parquet.outputTimestampType": "other types lose microseconds or years",
-    "spark.databricks.delta.commitInfo.userMetadata": "commits carry the run and its state",
-    "spark.driver.extraClassPath": "use spark_jars",
-    "spark.jars": "use spark_jars",
-    "spark.jars.packages": "use spark_packages",
-    "spark.master": "use spark_master",
-    "spark.remote": "use spark_remote",
-}
+# What says where a catalog keeps its tables.
+_WAREHOUSES = (
+    "spark.sql.warehouse.dir",
+    "spark.hadoop.hive.metastore.warehouse.dir",
+    "spark.hadoop.hive.metastore.uris",
+    "spark.hadoop.javax.jdo.option.ConnectionURL",
+)
+_OWN_CATALOG = "spark_catalog"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +49,11 @@ class SparkSettings:
         return self.remote is None and self.master.startswith("local")
 
     @property
+    def has_warehouse(self) -> bool:
+        """Say whether the settings name a place for the tables of Spark's own catalog."""
+        return bool(self.remote) or any(key in self.conf for key in _WAREHOUSES)
+
+    @property
     def retries_tasks(self) -> bool:
         """Say whether a task that failed runs again, after it may have written some of its rows."""
         return not self.is_local or "," in self.master
@@ -67,11 +68,13 @@ def map_problems(config: Mapping[str, Any]) -> list[str]:
 
 def spark_problems(config: Mapping[str, Any]) -> list[str]:
     """List what contradicts itself in the Spark settings."""
-    problems = [
-        f"spark_conf: {key} cannot be set: {reason}"
-        for key, reason in _REFUSED_CONF.items()
-        if key in (config.get("spark_conf") or {})
-    ]
+    settings = SparkSettings.from_config(config)
+    problems = list(refusals(settings.conf))
+    if config.get("catalog") == _OWN_CATALOG and not settings.has_warehouse:
+        problems.append(
+            f"catalog: {_OWN_CATALOG} has no place for its tables; set spark.sql.warehouse.dir or "
+            "spark.hadoop.hive.metastore.uris in spark_conf, or use spark_remote"
+        )
     if config.get("spark_remote") and config.get("spark_master") not in (None, DEFAULT_MASTER):
         problems.append("spark_remote and spark_master exclude each other; set one of them")
     if config.get("spark_jars") and config.get("spark_packages"):

@@ -175,6 +175,14 @@ class Section:
             self.note(key, "must be a duration with its unit, such as 6h, 30m or 90s")
         return seconds
 
+    def duration_or_off(self, key: str, *, default: int) -> int | None:
+        """Take a duration, in seconds; None where it is turned off by 0."""
+        value = self._values.get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and value == 0:
+            self._known.append(key)
+            return None
+        return self.duration(key) or default
+
     def close(self) -> None:
         """Note the keys that nobody took."""
         for key in self._values:

@@ -18,6 +18,7 @@ from singer_spark.pipeline.document import Section, expand, read_document
 from singer_spark.pipeline.endpoints import Plugin, default_state, read_destination, read_source
 from singer_spark.state.documents import PIPELINE_NAME
 
+STALL_SECONDS = 30 * 60
 TRANSPORTS = ("records", "batch", "auto")
 
 
@@ -33,9 +34,10 @@ class Pipeline:
     transport: str
     state: str | Mapping[str, Any] = field(repr=False)  # as create_state_store takes it
     cron: str | None
-    timeout: int | None  # seconds
+    timeout: int | None  # seconds, of the whole run
     alerts: Alerts
     openlineage: str | None = field(default=None, repr=False)  # a URL or a file
+    stall_timeout: float | None = STALL_SECONDS  # without any progress; None is never
 
 
 def load_pipeline(path: Path, env: Mapping[str, str] = os.environ) -> Pipeline:
@@ -64,6 +66,7 @@ def parse_pipeline(document: Any, *, folder: Path, env: Mapping[str, str]) -> Pi
         state=_state(root) or default_state(target.config, folder),
         cron=_schedule(root.section("schedule")),
         timeout=root.duration("timeout"),
+        stall_timeout=root.duration_or_off("stall_timeout", default=STALL_SECONDS),
         alerts=read_alerts(root.section("alerts")),
         openlineage=root.web_address("openlineage", or_file=True),
     )

@@ -5,6 +5,7 @@ start        from which state it begins
 selection    which streams of the tap's catalog are read
 handover     settings for a child, in files without a name
 process      a child that cannot outlive the runner
+stall        the end of a run in which nothing moves
 supervisor   what happens to the children, in the order in which it happens
 tally        how many records of which stream pass, without parsing them
 facts        what tap and target tell beside their messages, by stream

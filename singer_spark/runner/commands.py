@@ -115,7 +115,7 @@ def ask_tap(job: Job, children: Children, tap: Command, question: str) -> Any:
     with path.open("xb") as output:
         pipes = {"stdin": subprocess.DEVNULL, "stdout": output}
         child = children.start(tap, question, env=job.env, **pipes)
-    children.await_success(child)
+    children.await_success(child, f"the answer to {question}")
     try:
         return json.loads(path.read_bytes())
     except ValueError:

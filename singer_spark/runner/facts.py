@@ -14,17 +14,21 @@ from typing import Any
 from singer_spark.report import read_report
 from singer_spark.runner.tally import Tally
 
+CHANGES = ("inserted", "updated", "deleted", "unchanged")  # of a commit's rows
+
 
 @dataclass(slots=True)
 class StreamFacts:
     """One stream; `records` is what the tap sent, None where batch files hide it.
 
     `batched` is how many of them the tap says that it has written into files of `batched_bytes`,
-    `limited` that it has stopped before the end.
+    `limited` that it has stopped before the end. `loaded` are those that the target has taken in,
+    of which `unchanged` were left out because the table has them.
     """
 
     records: int | None = 0
     loaded: int | None = None
+    unchanged: int | None = None
     inserted: int | None = None
     updated: int | None = None
     deleted: int | None = None
@@ -49,7 +53,7 @@ class StreamFacts:
             case "commit":
                 self._add(commits=1, loaded=fact.get("rows"))
                 self._add(load_milliseconds=fact.get("milliseconds"))
-                self._add(**{key: fact.get(key) for key in ("inserted", "updated", "deleted")})
+                self._add(**{key: fact.get(key) for key in CHANGES})
             case "quarantine":
                 self._add(quarantined=fact.get("rows"))
             case "late":
@@ -72,9 +76,16 @@ class StreamFacts:
 
 
 class Facts:
-    """What tap and target have told so far, by stream."""
+    """What tap and target have reported so far: by stream, and of the run as a whole.
+
+    `source` is the identity of the source, `tables` the identities of the tables by stream, and
+    `doing` what a command says that it is busy with, by its name.
+    """
 
     def __init__(self, path: Path) -> None:
+        self.source: Mapping[str, Any] | None = None
+        self.tables: dict[str, Mapping[str, Any]] = {}
+        self.doing: dict[str, str] = {}
         self._path = path
         self._read = 0
         self._streams: dict[str, StreamFacts] = defaultdict(StreamFacts)
@@ -88,8 +99,20 @@ class Facts:
             self._read = place
             stream = fact.get("stream")
             if isinstance(stream, str):
+                self._learn(stream, fact)
+
+    def _learn(self, stream: str, fact: Mapping[str, Any]) -> None:
+        known = {key: value for key, value in fact.items() if key not in ("kind", "stream")}
+        match fact.get("kind"):
+            case "source":
+                self.source = known
+            case "table":
+                self.tables[stream] = known
+            case "progress":
+                self.doing[str(fact.get("command"))] = str(fact.get("doing") or "")
+            case kind:
                 self._streams[stream].learn(fact)
-                self._target_tells |= fact.get("kind") in ("commit", "quarantine")
+                self._target_tells |= kind in ("commit", "quarantine")
 
     def by_stream(self, tally: Tally) -> dict[str, StreamFacts]:
         """Join what was told with what was counted, in the order of the tap's streams."""
@@ -104,7 +127,7 @@ class Facts:
         if not self._target_tells:
             return replace(told, records=counted)
         # A target that tells of its commits has made none where it tells of none.
-        split = ("inserted", "updated", "deleted") if not told.commits else ()
+        split = CHANGES if not told.commits else ()
         filled = {key: getattr(told, key) or 0 for key in ("loaded", "quarantined", *split)}
         return replace(told, records=counted, **filled)
 

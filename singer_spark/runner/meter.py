@@ -25,8 +25,8 @@ class Meter:
         self.extract_milliseconds: int | None = None
         self.peak_bytes: dict[str, int] = {}  # by command
         self.streams: Mapping[str, StreamFacts] = {}
+        self.facts = Facts(report_file)
         self._display = display
-        self._facts = Facts(report_file)
         self._shown = self._begun = time.monotonic()
         self._sampled = float("-inf")
 
@@ -71,8 +71,8 @@ class Meter:
 
     def look(self) -> None:
         """Take in what was told and counted until now."""
-        self._facts.refresh()
-        self.streams = self._facts.by_stream(self.tally)
+        self.facts.refresh()
+        self.streams = self.facts.by_stream(self.tally)
 
     def show(self) -> None:
         """Show how far the streams are."""

@@ -17,6 +17,7 @@ import msgspec
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.commands import Job, catalog_of, find_command, open_folder
 from singer_spark.runner.selection import chosen_ids
+from singer_spark.runner.stall import Stall
 from singer_spark.runner.start import OUR_TAP
 from singer_spark.runner.supervisor import ChildError, Children, Events, Exited, caught_signals
 from singer_spark.state.holder import new_run_id
@@ -85,7 +86,7 @@ def start_target(pipeline: Pipeline) -> None:
         told = target.given("--config", pipeline.target.config)
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
         child = children.start(told, env=job.env, **pipes)
-        children.await_success(child)
+        children.await_success(child, "the end")
 
 
 @contextmanager
@@ -93,9 +94,9 @@ def workshop(pipeline: Pipeline, limit: float | None = None) -> Iterator[tuple[J
     """Open a private folder, with children that end before it goes, in a limit at the latest."""
     timeout = min(pipeline.timeout or math.inf, limit or math.inf)
     events: Events = SimpleQueue()
-    with (
-        open_folder() as folder,
-        caught_signals(events),
-        Children(events, timeout=None if math.isinf(timeout) else timeout) as children,
-    ):
-        yield Job(pipeline=pipeline, run_id=new_run_id(), folder=folder, quiet=True), children
+    with open_folder() as folder, caught_signals(events):
+        job = Job(pipeline=pipeline, run_id=new_run_id(), folder=folder, quiet=True)
+        stall = Stall(pipeline.stall_timeout, job.report_file)
+        limit = None if math.isinf(timeout) else timeout
+        with Children(events, timeout=limit, stall=stall) as children:
+            yield job, children

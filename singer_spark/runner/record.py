@@ -20,7 +20,16 @@ from singer_spark.state.holder import Holder
 
 EXIT_KILLED = 137  # what a shell tells of SIGKILL
 ERROR_KEPT = 500  # characters
-TOTALS = ("loaded", "inserted", "updated", "deleted", "quarantined", "late", "load_milliseconds")
+TOTALS = (
+    "loaded",
+    "inserted",
+    "updated",
+    "deleted",
+    "unchanged",
+    "quarantined",
+    "late",
+    "load_milliseconds",
+)
 
 
 @dataclass(slots=True, kw_only=True)

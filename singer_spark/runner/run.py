@@ -23,6 +23,7 @@ from singer_spark.runner.options import RunOptions
 from singer_spark.runner.process import tell_error
 from singer_spark.runner.progress import Display, PlainDisplay
 from singer_spark.runner.record import RunRecord
+from singer_spark.runner.stall import Stall
 from singer_spark.runner.start import Start, choose_start
 from singer_spark.runner.supervisor import Children, Events, caught_signals
 from singer_spark.runner.transfer import Transfer
@@ -71,7 +72,8 @@ def run_pipeline(
         open_folder() as folder,
     ):
         job = Job(pipeline=pipeline, run_id=record.run_id, folder=folder)
-        children = Children(events, timeout=pipeline.timeout, quiet=book.quiet)
+        stall = Stall(pipeline.stall_timeout, job.report_file)
+        children = Children(events, timeout=pipeline.timeout, stall=stall, quiet=book.quiet)
         transfer = Transfer(children, Meter(display, job.report_file))
         advances = options.window is None
         try:

@@ -5,18 +5,21 @@ Whatever ends the block of `Children` (an error, a signal, the time limit), no p
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
 from singer_spark.errors import SingerSparkError, TransientError
 from singer_spark.runner.handover import Command, handed_over
 from singer_spark.runner.process import Child
+from singer_spark.runner.stall import Stall
 
 GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL
 
@@ -83,9 +86,11 @@ class Children:
         events: Events,
         *,
         timeout: float | None = None,
+        stall: Stall | None = None,
         quiet: AbstractContextManager[Any] | None = None,
     ) -> None:
         self.events = events
+        self.stall = stall or Stall(None, Path(os.devnull))
         self._quiet = quiet or nullcontext()
         self._timeout = timeout
         self._until = time.monotonic() + (timeout or 0)
@@ -130,13 +135,16 @@ class Children:
                     f"ended after the timeout of {self._timeout:g} seconds; the stored state is "
                     "unchanged. Run again, or raise timeout"
                 ) from None
+            self.stall.check()
             return None
         if isinstance(event, Failed):
             raise event.error
         return event
 
-    def await_success(self, child: Child) -> None:
+    def await_success(self, child: Child, wanted: str) -> None:
         """Watch a command to its end, which must be a good one."""
+        self.stall.waits_for = lambda: f"{wanted} of {child.name}"
+        self.stall.moved()
         self.watch(child)
         while not isinstance(self.next_event(1.0), Exited):
             pass

@@ -22,6 +22,7 @@ import msgspec
 
 from singer_spark.errors import ProtocolError, SingerSparkError
 from singer_spark.runner import supervisor
+from singer_spark.runner.facts import StreamFacts
 from singer_spark.runner.handover import Command
 from singer_spark.runner.meter import Meter
 from singer_spark.runner.process import Child
@@ -44,6 +45,7 @@ class Transfer:
         self._torn: SingerSparkError | None = None
         self._waits_since: float | None = None  # for the tap to write
         self._swept_at: float | None = None  # what the tap left behind
+        self._is_drained = False
 
     @property
     def last_state(self) -> dict[str, Any] | None:
@@ -59,6 +61,8 @@ class Transfer:
         tap = self._start(tap_command, env, stdin=subprocess.DEVNULL)
         source, sink, states = tap.process.stdout, target.process.stdin, target.process.stdout
         self.meter.tap_started()
+        self.children.stall.waits_for = lambda: self._waits_for(tap.name, target.name)
+        self.children.stall.moved()
         _widen(source, sink)
         self.children.watch(target, tap)
         target.read_with(self._read_states, target.name, states)
@@ -127,8 +131,11 @@ class Transfer:
         lost = True
         try:
             while block := self._read(source):
+                self.children.stall.moved()
                 _write_all(sink.fileno(), block)
+                self.children.stall.moved()
                 self.meter.count(block)
+            self._is_drained = True
             self.meter.tap_ended()
             lost = False
         except BrokenPipeError:
@@ -142,8 +149,24 @@ class Transfer:
         self._waits_since = None
         return block
 
+    def _waits_for(self, tap: str, target: str) -> str:
+        """Say, for those who must find out why, what would have had to happen next."""
+        self.meter.look()
+        if self._waits_since is not None and not self._is_drained:
+            which = "next" if self.meter.moved_bytes else "first"
+            return f"the {which} message of {tap}" + self._busy(tap)
+        pending = _uncommitted(self.meter.streams)
+        wanted = "to end" if self._is_drained else "to read on"
+        commit = f", with rows of {', '.join(pending)} to commit" if pending else ""
+        return f"{target} {wanted}{commit}{self._busy(target)}"
+
+    def _busy(self, name: str) -> str:
+        doing = self.meter.facts.doing.get(name)
+        return f" (busy with {doing})" if doing else ""
+
     def _read_states(self, name: str, states: IO[bytes]) -> None:
         for line in states:
+            self.children.stall.moved()
             if not line.strip():
                 continue
             try:
@@ -160,6 +183,15 @@ class Transfer:
                 self._state_line = line
             else:
                 self.sent_empty_state = True
+
+
+def _uncommitted(streams: Mapping[str, StreamFacts]) -> list[str]:
+    """List the streams of which the target has not yet accounted for all that was sent."""
+    return [
+        name
+        for name, facts in streams.items()
+        if facts.records and facts.records > (facts.loaded or 0) + (facts.quarantined or 0)
+    ]
 
 
 def _is_telling(state: Mapping[str, msgspec.Raw]) -> bool:

@@ -173,6 +173,7 @@ def catalog(spark, tmp_path):
     """A schema of Spark's own catalog and a target that loads into it."""
     spark.sql(f"create schema if not exists shop location '{tmp_path / 'shop.db'}'")
     place = {"path": None, "catalog": "spark_catalog", "default_target_schema": "shop"}
+    place["spark_conf"] = {"spark.sql.warehouse.dir": str(tmp_path)}
     yield Loaded(tmp_path / "shop.db", **place)
     spark.sql("drop schema shop cascade")
     spark.sql("drop schema if exists _singer_spark cascade")

@@ -47,9 +47,29 @@ class TestCounts:
         bench.run()
 
         for facts in (last(bench), last(bench)["streams"]["orders"]):
-            names = ("loaded", "inserted", "updated", "deleted", "quarantined", "late")
-            assert [facts[name] for name in names] == [None] * 6
+            names = ("loaded", "inserted", "updated", "deleted", "unchanged", "quarantined", "late")
+            assert [facts[name] for name in names] == [None] * 7
         assert "Warning" not in capfd.readouterr().err
+
+    def test_rows_that_were_left_out_because_the_table_has_them_are_counted(self, bench, capfd):
+        left_out = 'tell("commit", "orders", rows=3, inserted=1, updated=0, deleted=0, unchanged=2)'
+        bench.write("target-fake", TARGET + TELL + left_out)
+        bench.run()
+
+        orders = last(bench)["streams"]["orders"]
+        assert (orders["loaded"], orders["inserted"], orders["unchanged"]) == (3, 1, 2)
+        assert last(bench)["unchanged"] == 2
+        assert last(bench)["mismatches"] == {}
+        assert "Warning" not in capfd.readouterr().err
+
+    def test_facts_of_the_run_as_a_whole_are_no_streams(self, bench):
+        facts = """
+tell("source", "", id=None, place="folder")
+tell("progress", "", command="target-fake")
+tell("table", "orders", location="x", id="i", version=3, run_id="r", key=[])
+"""
+        bench.write("target-fake", TARGET + TELL + facts + COMMIT % 3)
+        assert list(bench.run().records) == ["orders"]
 
     def test_a_difference_between_both_sides_is_shouted_and_recorded(self, bench, capfd):
         bench.write("target-fake", TARGET + TELL + COMMIT % 2)

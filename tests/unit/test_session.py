@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -21,10 +23,24 @@ def test_a_connect_server_that_does_not_answer_is_one_line_at_once(monkeypatch):
 
 @pytest.mark.parametrize("side", ["driver", "executor"])
 @pytest.mark.parametrize("master", ["local[2]", "spark://h:7077"])
-def test_java_runs_in_utc_on_every_machine_beside_the_options_of_the_user(master, side):
+def test_java_runs_in_utc_on_every_machine_beside_the_options_of_the_user(master, side, tmp_path):
     name = f"spark.{side}.extraJavaOptions"
     config = {"spark_master": master, "spark_conf": {name: "-Xss4m"}}
-    given = session._configuration(SparkSettings.from_config(config), [])
-    plain = session._configuration(SparkSettings.from_config({"spark_master": master}), [])
+    given = session._configuration(SparkSettings.from_config(config), [], tmp_path)
+    plain = session._configuration(
+        SparkSettings.from_config({"spark_master": master}), [], tmp_path
+    )
     assert given[name] == f"{plain[name]} -Xss4m"
     assert plain[name].startswith("-Duser.timezone=UTC")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_the_configuration_stands_in_a_file_without_a_name_that_is_read_twice(tmp_path):
+    conf = {"spark.hadoop.fs.s3a.secret.key": "do-not-tell"}
+    with session._properties_file(conf, tmp_path) as (name, descriptors):
+        script = f"cat {name}; exec cat {name}"
+        done = subprocess.run(
+            ["bash", "-c", script], pass_fds=descriptors, capture_output=True, text=True, check=True
+        )
+        assert list(tmp_path.iterdir()) == []
+    assert done.stdout == "spark.hadoop.fs.s3a.secret.key do-not-tell\n" * 2

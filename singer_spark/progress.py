@@ -1,0 +1,73 @@
+"""Signs of life from inside Spark, for a runner that would otherwise see nothing for long.
+
+A sort or a MERGE of a large table sends no message and makes no commit for as long as it lasts, but
+its tasks end one after another. Without a runner nothing is reported.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from py4j.protocol import Py4JError
+
+from singer_spark.report import REPORT_FILE, report
+
+if TYPE_CHECKING:
+    from pyspark import StatusTracker
+
+INTERVAL_SECONDS = 10.0
+
+
+def report_progress(doing: str = "") -> None:
+    """Report that something moved, and what begins now that may take long."""
+    report("progress", "", command=Path(sys.argv[0]).name, doing=doing)
+
+
+def watch_tasks(tracker: StatusTracker) -> None:
+    """Report, from a thread that ends with the process, whenever Spark has finished tasks."""
+    if os.environ.get(REPORT_FILE):
+        threading.Thread(target=_watch, args=(tracker,), name="progress", daemon=True).start()
+
+
+def _watch(tracker: StatusTracker) -> None:
+    before: dict[int, int] = {}
+    while True:
+        time.sleep(INTERVAL_SECONDS)
+        try:
+            now = _finished(tracker)
+            if now != before:
+                report_progress()
+        except (Py4JError, OSError):
+            return  # Spark has ended, or the run
+        before = now
+
+
+def _finished(tracker: StatusTracker) -> dict[int, int]:
+    """Count the finished tasks of each stage that runs."""
+    stages = ((stage, tracker.getStageInfo(stage)) for stage in tracker.getActiveStageIds())
+    return {stage: info.numCompletedTasks for stage, info in stages if info}
+
+
+@final
+class RemoteTasks:
+    """The same for a Spark Connect server, whose client calls this whenever it hears of tasks."""
+
+    def __init__(self) -> None:
+        self._before = 0
+        self._reported = float("-inf")
+
+    def __call__(self, stages: Iterable[Any] | None, *_others: object, **_named: object) -> None:
+        """Report if the number of finished tasks is another one than before."""
+        finished = sum(stage.num_completed_tasks for stage in stages or ())
+        now = time.monotonic()
+        if finished != self._before and now - self._reported >= INTERVAL_SECONDS:
+            self._before, self._reported = finished, now
+            with suppress(OSError):  # the run has ended
+                report_progress()
