@@ -1,8 +1,9 @@
-"""What a bookmark holds while its stream is in the middle of a load."""
+"""Which streams have a bookmark, and what one holds while its stream is in the middle of a load."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 FULL_TABLE = "full_table"
 DELTA_SNAPSHOT = "delta_snapshot"
@@ -17,3 +18,10 @@ def is_unfinished(bookmark: object) -> bool:
     return any(mark in bookmark for mark in (FULL_TABLE, DELTA_SNAPSHOT, PROGRESS_MARKERS)) or any(
         map(is_unfinished, parts if isinstance(parts, list) else ())
     )
+
+
+def bookmarked(state: Mapping[str, Any]) -> frozenset[str]:
+    """Name the streams that have a bookmark which is not empty."""
+    bookmarks = state.get("bookmarks", state)
+    known = bookmarks if isinstance(bookmarks, Mapping) else {}
+    return frozenset(stream for stream, bookmark in known.items() if bookmark)

@@ -47,15 +47,28 @@ def loads(text: str | bytes) -> Any:
     return json.loads(text, parse_float=Float, parse_int=_whole, parse_constant=_refuse)
 
 
-def dumps(value: Any, *, indent: int | None = None) -> str:
+def dumps(value: Any, *, indent: int | None = None, plain: bool = False, sort: bool = False) -> str:
     """Write JSON, each number as it was read.
+
+    Args:
+        value: What to write.
+        indent: How far each level is indented; None writes one line.
+        plain: Whether letters such as ü stand for themselves.
+        sort: Whether the members of objects are sorted by name.
 
     Raises:
         ValueError: A value is one that JSON cannot carry.
     """
     mark = uuid4().hex
-    text = json.dumps(_marked(value, mark), indent=indent, allow_nan=False)
+    text = json.dumps(
+        _marked(value, mark), indent=indent, allow_nan=False, ensure_ascii=not plain, sort_keys=sort
+    )
     return re.sub(f'"{mark}([^"]*)"', r"\1", text) if mark in text else text
+
+
+def canonical(value: Any) -> str:
+    """Write JSON in the one way that equal values share; 1 and 1.0 are not equal here."""
+    return dumps(value, sort=True)
 
 
 def _marked(value: Any, mark: str) -> Any:

@@ -28,6 +28,7 @@ from singer_spark.runner.supervisor import StoppedError
 from singer_spark.runner.versions import version_of
 from singer_spark.settings import SparkSettings
 from singer_spark.state import create_state_store
+from singer_spark.state.conditions import refuse_unconditional
 from singer_spark.state.lock import LockedError, locked
 from singer_spark.state.objects import Expect
 
@@ -137,13 +138,16 @@ def _commands(pipeline: Pipeline) -> str:
 
 def _store(pipeline: Pipeline) -> str:
     store = create_state_store(pipeline.state)
+    if pipeline.locks:
+        refuse_unconditional(store, pipeline.name)
     try:
-        with locked(store, pipeline.name):
+        with locked(store, pipeline.name, pause=None):
             known = store.get(pipeline.name)
     except LockedError as error:
         return f"in use: {error.holder}"
     runs = known.run_count if known else 0
-    return f"{store.objects.place} can be written; {runs} runs so far"
+    without = "" if pipeline.locks else ", without a lock"
+    return f"{store.objects.place} can be written{without}; {runs} runs so far"
 
 
 def _source(pipeline: Pipeline) -> Step:

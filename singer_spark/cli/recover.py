@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Any
 
 import click
 
+from singer_spark import digits
 from singer_spark.cli.complete import complete_pipeline
 from singer_spark.cli.places import Place, find_place, state_option, yes_option
 from singer_spark.cli.statediff import state_diff
@@ -18,7 +18,7 @@ from singer_spark.errors import SettingsError
 from singer_spark.pipeline import find_pipeline, load_pipeline
 from singer_spark.pipeline.endpoints import DEFAULT_TARGET, Plugin
 from singer_spark.state import PipelineState
-from singer_spark.state.change import replace_state
+from singer_spark.state.change import is_same, replace_state
 from singer_spark.state.recover import Recovery, explain_silence, look_for_state, rebuild
 
 HEAD = ("STREAM", "VERSION", "COMMITTED (UTC)", "BOOKMARK")
@@ -50,7 +50,7 @@ def recover(
     recovery = look_for_state(root, place.name)
     before = place.store.get(place.name) or PipelineState(place.name)
     after = rebuild(before.watermark, recovery.commits)
-    changed = after != before.watermark
+    changed = not is_same(after, before.watermark)
     if not as_json:
         _show(recovery, place, before, after)
     stored = changed and not dry_run and (yes or _confirm(place))
@@ -104,7 +104,7 @@ def _show(recovery: Recovery, place: Place, before: PipelineState, after: dict[s
 def _row(commit: TableCommit) -> tuple[str, ...]:
     state = commit.state
     value = state.get("replication_key_value", state) if isinstance(state, dict) else state
-    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    told = value if isinstance(value, str) else digits.dumps(value, plain=True)
     moment = commit.committed_at[:19].replace("T", " ")
     return commit.stream, str(commit.version), moment, told
 

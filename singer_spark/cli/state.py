@@ -14,7 +14,14 @@ from singer_spark.cli.statediff import pretty, state_diff
 from singer_spark.cli.table import cut, json_option, lay_out, show_json
 from singer_spark.errors import SettingsError, SingerSparkError, StateError
 from singer_spark.state import PipelineState
-from singer_spark.state.change import delete_state, move_bookmark, parse_state, replace_state
+from singer_spark.state.change import (
+    accept_state,
+    delete_state,
+    is_same,
+    move_bookmark,
+    parse_state,
+    replace_state,
+)
 from singer_spark.state.documents import DamagedError
 
 HEAD = ("PIPELINE", "LAST RUN (UTC)", "RUNS", "BOOKMARKS")
@@ -91,6 +98,8 @@ def set_state(
     new = parse_state(file.read(), _name_of(file)) if file else before.watermark
     for stream, value in moves:
         new = move_bookmark(new, stream, value)
+    if is_same(new, before.watermark):
+        accept_state(place.store, before, _note)
     _replace(place, before, new)
 
 
@@ -123,7 +132,7 @@ def delete(pipeline: str, *, url: str | None, yes: bool) -> None:
         click.echo(f"Warning: {error.message}", err=True)
     if not yes:
         click.confirm(f"Delete the state of {place.name}?", abort=True)
-    delete_state(place.store, place.name)
+    delete_state(place.store, place.name, _note)
     click.echo(f"{place.name}: state deleted; the next run reads everything")
 
 
@@ -139,14 +148,32 @@ def diff(pipeline: str, file: IO[bytes], *, url: str | None) -> None:
         click.echo(line)
 
 
+@state.command()
+@pipeline_argument
+@state_option
+def accept(pipeline: str, *, url: str | None) -> None:
+    """Let the state of PIPELINE belong to the source and the tables that there are now.
+
+    A run that finds another source, or a table that was removed, restored or moved, stops: only the
+    increment would arrive. Where that is meant, this lets the next run take them as it finds them.
+    """
+    place = find_place(pipeline, url)
+    accept_state(place.store, _get(place), _note)
+    click.echo(f"{place.name}: accepted; the next run takes source and tables as it finds them")
+
+
 state.add_command(recover)
 
 
+def _note(text: str) -> None:
+    click.echo(text, err=True)
+
+
 def _replace(place: Place, before: PipelineState, new: Mapping[str, Any]) -> None:
-    if new == before.watermark:
+    if is_same(new, before.watermark):
         click.echo(f"{place.name}: state unchanged")
         return
-    replace_state(place.store, before, new)
+    replace_state(place.store, before, new, _note)
     click.echo(f"{place.name}: state stored; the next run starts from it")
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from difflib import unified_diff
 from typing import Any
 
+from singer_spark import digits
+
 
 def pretty(value: Mapping[str, Any], *, sort_keys: bool = False) -> str:
     """Write a state as JSON for an editor."""
-    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=sort_keys) + "\n"
+    return digits.dumps(value, indent=2, plain=True, sort=sort_keys) + "\n"
 
 
 def state_diff(

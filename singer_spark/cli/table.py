@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -10,13 +9,15 @@ from typing import Any
 import click
 from rich.cells import cell_len
 
+from singer_spark import digits
+
 WIDTH = 80
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
 
 
 def show_json(value: Any) -> None:
     """Print a value as JSON that people can read too."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(digits.dumps(value, indent=2, plain=True))
 
 
 def lay_out(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:

@@ -20,6 +20,8 @@ from singer_spark.state.documents import PIPELINE_NAME
 
 STALL_SECONDS = 30 * 60
 TRANSPORTS = ("records", "batch", "auto")
+LOCKS = ("auto", "none")
+KEEP_RUNS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class Pipeline:
     alerts: Alerts
     openlineage: str | None = field(default=None, repr=False)  # a URL or a file
     stall_timeout: float | None = STALL_SECONDS  # without any progress; None is never
+    locks: bool = True  # False lets runs of this pipeline start together
+    keep_runs: int | None = KEEP_RUNS  # records of runs; None keeps all
 
 
 def load_pipeline(path: Path, env: Mapping[str, str] = os.environ) -> Pipeline:
@@ -69,6 +73,8 @@ def parse_pipeline(document: Any, *, folder: Path, env: Mapping[str, str]) -> Pi
         stall_timeout=root.duration_or_off("stall_timeout", default=STALL_SECONDS),
         alerts=read_alerts(root.section("alerts")),
         openlineage=root.web_address("openlineage", or_file=True),
+        locks=root.choice("lock", LOCKS, default="auto") != "none",
+        keep_runs=_keep_runs(root),
     )
     root.close()
     if problems:
@@ -91,6 +97,11 @@ def _state(root: Section) -> str | Mapping[str, Any]:
         return value
     root.note("state", "must be a folder, a URL, or a mapping with url and its options")
     return ""
+
+
+def _keep_runs(root: Section) -> int | None:
+    number = root.number("keep_runs", whole=True, default=KEEP_RUNS)
+    return None if number is None else int(number)
 
 
 def _incremental(section: Section) -> bool:

@@ -18,6 +18,7 @@ versions     of the commands, without starting them
 secrets      kept out of what is written down
 record       what the run did, for its history
 advice       what its operator should know although it succeeded
+identity     by what source and tables are known again
 book         where state comes from and goes, under the lock
 files        state in files instead, for orchestrators
 post         JSON to a URL

@@ -6,24 +6,35 @@ state that the target had committed to beside it, as a checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any, Protocol, final
 
+from singer_spark.assignment import Assignment
 from singer_spark.errors import StateError
 from singer_spark.pipeline import Pipeline
+from singer_spark.runner.identity import (
+    Identities,
+    known_identities,
+    known_tables,
+    with_identities,
+)
 from singer_spark.runner.process import tell_error
 from singer_spark.runner.record import RunRecord
-from singer_spark.runner.start import WINDOW
-from singer_spark.runner.supervisor import Events, Failed
+from singer_spark.runner.start import WINDOW, Start
+from singer_spark.runner.supervisor import Events, Failed, refuse_to_go_on
 from singer_spark.state import PipelineState, StateStore, create_state_store
+from singer_spark.state.checkpoint import Checkpoint
+from singer_spark.state.generation import digest
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import BY_HAND, RunLock
 from singer_spark.state.objects import Expect
 from singer_spark.state.runs import begin_history, list_runs, save_run
 
+NO_LOCK = "{}: lock: none keeps no second run away and fences nothing; see that one is active"
 HISTORY_RUNS = 50
 
 
@@ -41,13 +52,24 @@ class Book(Protocol):
     def read(self) -> None:
         """Read the state; what cannot be read fails the run, which is recorded then."""
 
-    def resume(self) -> bool:
-        """Start from the checkpoint of a failed run, where there is one."""
+    @property
+    def streams(self) -> Collection[str]:
+        """Streams that are known beside those that have a bookmark."""
+
+    @property
+    def has_run(self) -> bool:
+        """Tell that a run has succeeded before, as far as that is known."""
+
+    def resume(self) -> Checkpoint | None:
+        """Read how far a failed run got; None where there is none."""
+
+    def begin(self, start: Start) -> Assignment:
+        """Note how the run begins, before anything is started; gives what its processes know."""
 
     def history(self) -> Sequence[Mapping[str, Any]]:
         """The records of the last runs, as far as they are known."""
 
-    def finish(self, watermark: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    def finish(self, watermark: Mapping[str, Any] | None, found: Identities) -> Mapping[str, Any]:
         """Store the final state and give it back; without one the old stays."""
 
     def fail(self, watermark: Mapping[str, Any] | None) -> None:
@@ -56,86 +78,138 @@ class Book(Protocol):
 
 @final
 class StoreBook:
-    """State in a store, under the lock of the run."""
+    """State in a store, under the lock of the run; without one where the pipeline wants none."""
 
     def __init__(
-        self, store: StateStore, lock: RunLock, record: RunRecord, dead: Holder | None = None
+        self,
+        store: StateStore,
+        lock: RunLock | None,
+        record: RunRecord,
+        dead: Holder | None = None,
     ) -> None:
         self._store = store
         self._lock = lock
         self._record = record
+        self._name = record.pipeline
         self._dead = dead  # whose lock was taken over
-        self._before = PipelineState(lock.name)
+        self._before = PipelineState(self._name)
+        self._start: Start | None = None
         self._stored = False
+        self.advanced = False  # whether the state moved on, so that runs before it count no more
+        self.ended_well = False
         self.state: Mapping[str, Any] = {}
-        self.quiet = lock.quiet
+        self.quiet: AbstractContextManager[Any] = lock.quiet if lock else nullcontext()
 
     def read(self) -> None:
         """Read the state; what cannot be read fails the run, which is recorded then."""
         try:
-            self._before = self._store.get(self._lock.name) or self._before
+            self._before = self._store.get(self._name) or self._before
             if not self._before.run_count:
-                begin_history(self._store, self._lock.name)
+                begin_history(self._store, self._name)
             self.state = self._before.watermark
             self._record.state_before = self._record.state_after = self.state
         finally:
             self._record_death()
 
-    def resume(self) -> bool:
-        """Start from the checkpoint of a failed run, where there is one."""
-        checkpoint = self._store.get_checkpoint(self._lock.name)
-        self.state = self.state if checkpoint is None else checkpoint
-        return checkpoint is not None
+    @property
+    def streams(self) -> Collection[str]:
+        """The streams whose tables are known."""
+        return known_tables(self._before.metadata)
+
+    @property
+    def has_run(self) -> bool:
+        """Tell that a run has succeeded before."""
+        return bool(self._before.run_count or self.state)
+
+    def resume(self) -> Checkpoint | None:
+        """Read how far a failed run got; None where there is none."""
+        return self._store.read_checkpoint(self._name)
+
+    def begin(self, start: Start) -> Assignment:
+        """Write down who runs and how it begins, before anything is started."""
+        self._start = start
+        if self._lock:
+            base, fresh = digest(self.state), start.fresh
+            self._lock.begin(None if fresh is None else (base, fresh))
+        if start.is_asked:
+            # A run that dies leaves nothing else of what it was.
+            self._store.save_checkpoint(self._name, start.run)
+        source, tables = known_identities(self._before.metadata, self.state, start.run.reload)
+        return Assignment(
+            run_id=self._record.run_id,
+            pipeline=self._name,
+            generation=self._lock.generation if self._lock else None,
+            claims=self._lock.claims if self._lock else False,
+            reload=start.reload,
+            source=source,
+            tables=tables,
+        )
 
     def history(self) -> Sequence[Mapping[str, Any]]:
         """Read the records of the last runs; a history that cannot be read is no obstacle."""
         try:
-            return list_runs(self._store, self._lock.name, HISTORY_RUNS)
+            return list_runs(self._store, self._name, HISTORY_RUNS)
         except StateError:
             return ()
 
-    def finish(self, watermark: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    def finish(self, watermark: Mapping[str, Any] | None, found: Identities) -> Mapping[str, Any]:
         """Store the final state over what the run began with; without one the old stays."""
-        self._lock.confirm()
+        if self._lock:
+            self._lock.confirm()
+        is_aside = self._record.mode == WINDOW
+        new = self._reached if watermark is None else watermark
+        metadata = self._before.metadata
         after = self._store.save(
             replace(
                 self._before,
-                watermark=self.state if watermark is None else watermark,
+                watermark=new,
                 last_run_id=self._record.run_id,
                 last_run_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
                 run_count=self._before.run_count + 1,
+                # A window says nothing of what lies outside of it.
+                metadata=metadata if is_aside else with_identities(metadata, new, found),
             )
         )
         self._stored = True
+        self.advanced = not is_aside
         self._record.state_after = after.watermark
         self._record.close()
         try:
             # A window lies aside of the state, and so of the checkpoint that leads on from it.
-            if self._record.mode != WINDOW:
-                self._store.delete_checkpoint(self._lock.name)
-            save_run(self._store, self._lock.name, self._record.to_dict())
+            if not is_aside:
+                self._store.delete_checkpoint(self._name)
+            save_run(self._store, self._name, self._record.to_dict())
         except StateError as error:
             raise StateError(
                 f"the state is stored, but the run's record is not: {error.message}"
             ) from error
+        self.ended_well = True
         return after.watermark
 
     def fail(self, watermark: Mapping[str, Any] | None) -> None:
         """Keep checkpoint and record of a failed run as well as it can be done."""
         # Once the lock is lost the pipeline is another run's, and its checkpoint too.
-        if watermark is not None and self._lock.held and not self._stored:
+        is_ours = self._lock is None or self._lock.held
+        if watermark is not None and self._start and is_ours and not self._stored:
             with _warned("the checkpoint of this run is lost"):
-                self._store.save_checkpoint(self._lock.name, watermark)
+                reached = replace(self._start.run, state=watermark)
+                self._store.save_checkpoint(self._name, reached)
         with _warned("the record of this run is lost"):
-            save_run(self._store, self._lock.name, self._record.to_dict())
+            save_run(self._store, self._name, self._record.to_dict())
+
+    @property
+    def _reached(self) -> Mapping[str, Any]:
+        """The state of a run whose target has sent none."""
+        resumes = self._start is not None and self._start.mode == "resume"
+        return self._start.state if self._start and resumes else self.state
 
     def _record_death(self) -> None:
         """Record a run that died, unless it did so itself or was a change by hand."""
         if self._dead is None or self._dead.run_id.startswith(BY_HAND):
             return
-        told = RunRecord.of_dead(self._lock.name, self._dead, self.state).to_dict()
+        told = RunRecord.of_dead(self._name, self._dead, self.state).to_dict()
         with suppress(StateError):
-            save_run(self._store, self._lock.name, told, Expect.ABSENT)
+            save_run(self._store, self._name, told, Expect.ABSENT)
 
 
 @contextmanager
@@ -144,16 +218,26 @@ def open_store_book(
 ) -> Iterator[StoreBook]:
     """Open the pipeline's store and hold its lock; a lost lock ends the run by an event."""
     store = create_state_store(pipeline.state)
+    if not pipeline.locks:
+        tell_error(f"Warning: {NO_LOCK.format(pipeline.name)}")
+        yield StoreBook(store, None, record)
+        return
+
+    def pause(seconds: float) -> None:
+        refuse_to_go_on(events)
+        time.sleep(seconds)
+
     lock = RunLock(store, pipeline.name, record.run_id)
-    taken_from = lock.acquire()
+    taken_from = lock.acquire(report, pause)
+    book = StoreBook(store, lock, record, taken_from)
     try:
         if taken_from:
             report(f"Took over the lock of a dead run ({taken_from})")
         lock.keep(lambda error: events.put(Failed(error)))
-        yield StoreBook(store, lock, record, taken_from)
+        yield book
     finally:
         with _warned(f"the lock of {pipeline.name} stays"):
-            lock.release()
+            lock.release(advanced=book.advanced, ended_well=book.ended_well)
 
 
 @contextmanager

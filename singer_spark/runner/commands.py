@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from singer_spark.assignment import PIPELINE, RUN_FILE, RUN_ID, STATE_URL, Assignment
 from singer_spark.errors import ProtocolError, SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
@@ -45,18 +46,31 @@ class Job:
     pipeline: Pipeline
     run_id: str
     folder: Path
+    assignment: Assignment | None = None
     quiet: bool = False  # both sides log problems only, unless somebody asked otherwise
 
     @property
     def env(self) -> dict[str, str]:
         """Tell tap and target whom they work for."""
         names = {
-            "SINGER_SPARK_PIPELINE": self.pipeline.name,
-            "SINGER_SPARK_RUN_ID": self.run_id,
+            PIPELINE: self.pipeline.name,
+            RUN_ID: self.run_id,
             REPORT_FILE: str(self.report_file),
         }
         level = {"LOGLEVEL": "WARNING"} if self.quiet else {}
-        return {**level, **os.environ, **names}
+        return {**level, **os.environ, **names, **self._assigned}
+
+    @property
+    def _assigned(self) -> dict[str, str]:
+        """Name the file that says more of the run, and the store that keeps its lock."""
+        if self.assignment is None:
+            return {RUN_FILE: "", STATE_URL: ""}  # those of a run around us are not ours
+        path = self.folder / "run.json"
+        if not path.exists():
+            path.touch(0o600)
+            path.write_text(self.assignment.to_json(), encoding="utf-8")
+        locked = self.assignment.generation is not None
+        return {RUN_FILE: str(path), STATE_URL: json.dumps(self.pipeline.state) if locked else ""}
 
     @property
     def report_file(self) -> Path:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
+from singer_spark import digits
+from singer_spark.assignment import Assignment
 from singer_spark.errors import SettingsError, StateError
+from singer_spark.runner.identity import Identities
 from singer_spark.runner.record import RunRecord
 from singer_spark.state.change import parse_state
+from singer_spark.state.checkpoint import Checkpoint
 from singer_spark.state.folder import replace_file
+
+if TYPE_CHECKING:
+    from singer_spark.runner.start import Start  # which knows the options, and they know the files
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +53,31 @@ class FileBook:
         self.state = _read(self._given)
         self._record.state_before = self._record.state_after = self.state
 
-    def resume(self) -> bool:
+    @property
+    def streams(self) -> Collection[str]:
+        """Files know of no stream beside those with a bookmark."""
+        return ()
+
+    @property
+    def has_run(self) -> bool:
+        """Tell that there is a state to start from."""
+        return bool(self.state)
+
+    def resume(self) -> Checkpoint | None:
         """Files know of no failed run."""
-        return False
+        return None
+
+    def begin(self, start: Start) -> Assignment:
+        """Assign the run, which has neither lock nor memory."""
+        return Assignment(
+            run_id=self._record.run_id, pipeline=self._record.pipeline, reload=start.reload
+        )
 
     def history(self) -> Sequence[Mapping[str, Any]]:
         """Files keep no history."""
         return ()
 
-    def finish(self, watermark: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    def finish(self, watermark: Mapping[str, Any] | None, _found: Identities) -> Mapping[str, Any]:
         """Write the final state; without one that which was given."""
         after = self.state if watermark is None else watermark
         if self._result:
@@ -80,7 +102,7 @@ def _read(path: Path | None) -> dict[str, Any]:
 
 
 def _write(path: Path, state: Mapping[str, Any]) -> None:
-    body = json.dumps(state, indent=2).encode() + b"\n"
+    body = digits.dumps(state, indent=2).encode() + b"\n"
     try:
         # A device or a pipe must be written to, not replaced.
         if path.exists() and not path.is_file():

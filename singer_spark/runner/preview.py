@@ -5,7 +5,7 @@ Our own tap answers `--plan`; of any other its streams and bookmarks are told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -14,13 +14,15 @@ from singer_spark.pipeline import Pipeline
 from singer_spark.runner.commands import Job, ask_tap, catalog_of, find_command
 from singer_spark.runner.files import FileBook
 from singer_spark.runner.handover import Command
+from singer_spark.runner.identity import known_tables
 from singer_spark.runner.options import RunOptions
 from singer_spark.runner.probe import workshop
 from singer_spark.runner.record import RunRecord
 from singer_spark.runner.selection import stream_ids
 from singer_spark.runner.start import OUR_TAP, Kept, Start, choose_start
 from singer_spark.runner.supervisor import Children
-from singer_spark.state import StateStore, create_state_store
+from singer_spark.state import PipelineState, StateStore, create_state_store
+from singer_spark.state.checkpoint import Checkpoint
 
 
 @final
@@ -30,17 +32,19 @@ class StoredState:
     def __init__(self, store: StateStore, name: str) -> None:
         self._store, self._name = store, name
         self.state: Mapping[str, Any] = {}
+        self.streams: Collection[str] = ()
+        self.has_run = False
 
     def read(self) -> None:
         """Read the state."""
-        known = self._store.get(self._name)
-        self.state = known.watermark if known else {}
+        known = self._store.get(self._name) or PipelineState(self._name)
+        self.state = known.watermark
+        self.streams = known_tables(known.metadata)
+        self.has_run = bool(known.run_count or known.watermark)
 
-    def resume(self) -> bool:
-        """Start from the checkpoint of a failed run, where there is one."""
-        checkpoint = self._store.get_checkpoint(self._name)
-        self.state = self.state if checkpoint is None else checkpoint
-        return checkpoint is not None
+    def resume(self) -> Checkpoint | None:
+        """Read how far a failed run got; None where there is none."""
+        return self._store.read_checkpoint(self._name)
 
 
 def preview_run(

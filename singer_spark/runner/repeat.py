@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from queue import SimpleQueue
 from typing import Any
 
+from singer_spark import digits
 from singer_spark.bookmark import is_unfinished
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
@@ -46,9 +47,11 @@ def is_left(record: Mapping[str, Any], limit: int | None) -> bool:
     stream reached it, none of those at least that go on from where they stopped.
     """
     before, after = (_bookmarks(record, key) for key in ("bookmarks_before", "bookmarks_after"))
-    if before == after:
-        return False
-    moved = {stream for stream, bookmark in after.items() if bookmark != before.get(stream)}
+    moved = {
+        stream
+        for stream, bookmark in after.items()
+        if digits.canonical(bookmark) != digits.canonical(before.get(stream))
+    }
     if limit is None or any(is_unfinished(after[stream]) for stream in moved):
         return bool(moved)
     # Our own tap tells; of others the records are counted, which may be fewer than they have read.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -17,6 +17,7 @@ from singer_spark.runner.advice import suggest_lookbacks, warnings_of
 from singer_spark.runner.book import Book, open_store_book
 from singer_spark.runner.commands import Job, find_commands, open_folder, transfer_all
 from singer_spark.runner.files import FileBook
+from singer_spark.runner.identity import Identities
 from singer_spark.runner.lineage import tell_lineage
 from singer_spark.runner.meter import Meter
 from singer_spark.runner.options import RunOptions
@@ -81,9 +82,12 @@ def run_pipeline(
             start = choose_start(pipeline, book, options, display.say)
             record.mode = start.mode
             tell_lineage("START", pipeline, record)
+            job = replace(job, assignment=book.begin(start))
             _move(job, record, transfer, start)
             record.suggested_lookback = suggest_lookbacks(pipeline, record, book)
-            after = book.finish(transfer.last_state if advances else None)
+            reached = transfer.last_state if advances else None
+            facts = transfer.meter.facts
+            after = book.finish(reached, Identities(facts.source, facts.tables))
             if transfer.sent_empty_state and after:
                 tell_error(EMPTY_STATE)
         except Exception as error:

@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from singer_spark.assignment import EVERY_STREAM
+from singer_spark.bookmark import bookmarked
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.runner.options import RunOptions, Window
+from singer_spark.state.checkpoint import Checkpoint
 
 OUR_TAP = "tap-spark-source"
 WINDOW = "window"  # the mode of a run that neither uses nor changes the state
 
 
 class Start(NamedTuple):
-    """How a run begins."""
+    """How a run begins.
+
+    `run` is the run as a checkpoint remembers it: a resumed one is still that which failed.
+    `reload` are the streams whose rows are loaded afresh by this run; `*` is each one.
+    """
 
     mode: str  # full · incremental · resume · refresh · window
     state: Mapping[str, Any]
     pipeline: Pipeline
+    run: Checkpoint
+    reload: frozenset[str] = frozenset()
+
+    @property
+    def is_asked(self) -> bool:
+        """Tell that it begins elsewhere than the stored state because someone asked for it."""
+        return self.mode in ("full", "refresh") and self.run.mode == self.mode
+
+    @property
+    def fresh(self) -> tuple[str, ...] | None:
+        """The streams that do not begin from the stored state; None where none does."""
+        if self.mode == WINDOW or self.run.mode == "full" or not self.pipeline.incremental:
+            return None
+        return self.run.streams
 
 
 class Kept(Protocol):
@@ -31,11 +52,19 @@ class Kept(Protocol):
     def state(self) -> Mapping[str, Any]:
         """The state that an incremental run starts from, once it is read."""
 
+    @property
+    def streams(self) -> Collection[str]:
+        """Streams that are known beside those that have a bookmark."""
+
+    @property
+    def has_run(self) -> bool:
+        """Tell that a run has succeeded before, as far as that is known."""
+
     def read(self) -> None:
         """Read the state."""
 
-    def resume(self) -> bool:
-        """Start from the checkpoint of a failed run, where there is one."""
+    def resume(self) -> Checkpoint | None:
+        """Read how far a failed run got; None where there is none."""
 
 
 def choose_start(
@@ -45,25 +74,45 @@ def choose_start(
     if options.window:
         start, end = (bound or "…" for bound in options.window)
         say(f"Reading the range from {start} to {end} again (the state stays as it is)")
-        return Start(WINDOW, {}, _with_window(pipeline, options.window))
-    if options.resume and kept.resume():
-        say("Resuming (from the checkpoint of the failed run)")
-        return Start("resume", kept.state, pipeline)
+        return Start(WINDOW, {}, _with_window(pipeline, options.window), Checkpoint(state={}))
+    if options.resume and (failed := kept.resume()):
+        return _resume(pipeline, kept.state, failed, say)
     if options.refresh:
-        state = without_bookmarks(kept.state, options.refresh)
+        state = without_bookmarks(kept.state, options.refresh, kept.streams)
         say(f"Refreshing {', '.join(options.refresh)} (the other streams go on)")
-        return Start("refresh", state, pipeline)
-    if options.full or not pipeline.incremental or not kept.state:
-        return Start("full", {}, pipeline)
+        reload = frozenset(options.refresh)
+        run = Checkpoint(state=state, mode="refresh", streams=options.refresh, reload=reload)
+        return Start("refresh", state, pipeline, run, reload)
+    if options.full:
+        # There is nothing to retire before a first run: what lies there is not of this pipeline.
+        reload = frozenset({EVERY_STREAM} if kept.has_run else ())
+        return Start("full", {}, pipeline, Checkpoint(state={}, mode="full", reload=reload), reload)
+    if not pipeline.incremental or not kept.state:
+        return Start("full", {}, pipeline, Checkpoint(state={}))
     say("Incremental mode (using previous checkpoint)")
-    return Start("incremental", kept.state, pipeline)
+    return Start("incremental", kept.state, pipeline, Checkpoint(state=kept.state))
 
 
-def without_bookmarks(state: Mapping[str, Any], streams: Sequence[str]) -> dict[str, Any]:
-    """Take the bookmarks of some streams out of a state."""
+def _resume(
+    pipeline: Pipeline, stored: Mapping[str, Any], failed: Checkpoint, say: Callable[[str], None]
+) -> Start:
+    names = {"full": " --full", "refresh": f" --refresh {', '.join(failed.streams)}"}
+    say(f"Resuming{names.get(failed.mode, '')} (from the checkpoint of the failed run)")
+    done = bookmarked(failed.state)
+    reload = failed.reload - done
+    if EVERY_STREAM in reload and done:
+        # What it has loaded goes on from its bookmark, as everything does that is not reloaded.
+        reload = bookmarked(stored) - done
+    return Start("resume", failed.state, pipeline, failed, reload)
+
+
+def without_bookmarks(
+    state: Mapping[str, Any], streams: Sequence[str], others: Collection[str] = ()
+) -> dict[str, Any]:
+    """Take the bookmarks of some streams out of a state; `others` are known without one."""
     bookmarks = state.get("bookmarks")
     known = bookmarks if isinstance(bookmarks, Mapping) else {}
-    if unknown := [stream for stream in streams if stream not in known]:
+    if unknown := [stream for stream in streams if stream not in known and stream not in others]:
         raise SettingsError(
             f"--refresh: the state has no bookmark of {', '.join(unknown)}; "
             f"there are {', '.join(known) or 'none'}. A stream without one is read in full anyway"

@@ -8,7 +8,6 @@ so that neither side fails by losing its pipe: the first to fail is the one at f
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from typing import IO, Any
 
 import msgspec
 
+from singer_spark import digits
 from singer_spark.errors import ProtocolError, SingerSparkError
 from singer_spark.runner import supervisor
 from singer_spark.runner.facts import StreamFacts
@@ -51,7 +51,7 @@ class Transfer:
     def last_state(self) -> dict[str, Any] | None:
         """The last state that the target has committed to; one that is empty tells nothing."""
         try:
-            return None if self._state_line is None else dict(json.loads(self._state_line))
+            return None if self._state_line is None else dict(digits.loads(self._state_line))
         except (ValueError, RecursionError):
             return None  # a number or a depth beyond all reason, of which `run` has told
 

@@ -1,9 +1,9 @@
 """The rule of the state store; backends only keep bytes under keys.
 
 Layout: `PIPELINE/state.json` is the plain Singer state, `PIPELINE/meta.json` what the runner
-knows beside it, `PIPELINE/checkpoint.json` the last committed state of a failed run,
-`PIPELINE/lock` who runs it now, `PIPELINE/runs/RUN_ID.json` what a run did, `PIPELINE/summary.json`
-the last runs together.
+knows beside it, `PIPELINE/checkpoint.json` how far a failed run got, `PIPELINE/lock` who runs it
+now, `PIPELINE/generation.json` the number of that holder, `PIPELINE/runs/RUN_ID.json` what a run
+did, `PIPELINE/summary.json` the last runs together.
 Invariant: state is only ever written over what was read.
 """
 
@@ -14,8 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, final
 
 from singer_spark.errors import StateError
+from singer_spark.state.checkpoint import Checkpoint
 from singer_spark.state.documents import PIPELINE_NAME, Documents, key_of
 from singer_spark.state.objects import ConflictError, Expect, ObjectStore, Stored, tag_of
+
+CHECKPOINT = "checkpoint.json"
 
 
 class Version(NamedTuple):
@@ -103,7 +106,7 @@ class StateStore:
 
     def delete(self, name: str) -> None:
         """Forget a pipeline's state; an unknown pipeline is no error."""
-        for file in ("state.json", "checkpoint.json", "meta.json"):
+        for file in ("state.json", CHECKPOINT, "meta.json"):
             self.objects.delete(key_of(name, file))
         self._seen.pop(name, None)
 
@@ -117,19 +120,30 @@ class StateStore:
         folders = [entry[:-1] for entry in self.objects.list("") if entry.endswith("/")]
         return sorted(folder for folder in folders if PIPELINE_NAME.fullmatch(folder))
 
+    def read_checkpoint(self, name: str) -> Checkpoint | None:
+        """Read how far a failed run got; None where there is no such run."""
+        key = key_of(name, CHECKPOINT)
+        stored = self.objects.read(key)
+        if stored is None:
+            return None
+        try:
+            return Checkpoint.from_dict(self.documents.parse(key, stored))
+        except ValueError:
+            self.documents.refuse(key)
+
     def get_checkpoint(self, name: str) -> dict[str, Any] | None:
         """Read the last committed Singer state of a failed run."""
-        key = key_of(name, "checkpoint.json")
-        stored = self.objects.read(key)
-        return None if stored is None else self.documents.parse(key, stored)
+        found = self.read_checkpoint(name)
+        return None if found is None else dict(found.state)
 
-    def save_checkpoint(self, name: str, watermark: Mapping[str, Any]) -> None:
-        """Keep the last committed Singer state of a failed run."""
-        self.documents.write(key_of(name, "checkpoint.json"), watermark, Expect.ANYTHING)
+    def save_checkpoint(self, name: str, reached: Checkpoint | Mapping[str, Any]) -> None:
+        """Keep how far a failed run got; a plain Singer state is one of an incremental run."""
+        value = reached.to_dict() if isinstance(reached, Checkpoint) else reached
+        self.documents.write(key_of(name, CHECKPOINT), value, Expect.ANYTHING)
 
     def delete_checkpoint(self, name: str) -> None:
         """Drop the checkpoint of an earlier failure."""
-        self.objects.delete(key_of(name, "checkpoint.json"))
+        self.objects.delete(key_of(name, CHECKPOINT))
 
     def _parse_meta(self, key: str, stored: Stored | None) -> dict[str, Any]:
         try:

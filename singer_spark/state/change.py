@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
+from singer_spark import digits
 from singer_spark.bookmark import PROGRESS_MARKERS
 from singer_spark.errors import StateError
 from singer_spark.state.base import PipelineState, StateStore
+from singer_spark.state.generation import forget_attempts
 from singer_spark.state.lock import locked
+
+# What meta.json knows of the source and the tables that a state belongs to.
+SOURCE, TABLES = "source", "tables"
+Say = Callable[[str], None]
+
+
+def _silent(_text: str) -> None:
+    pass
 
 
 def parse_state(text: str | bytes, where: str) -> dict[str, Any]:
     """Read a Singer state, which is a JSON object; `where` names it in the error."""
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = digits.loads(text)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
@@ -25,6 +34,11 @@ def parse_state(text: str | bytes, where: str) -> dict[str, Any]:
             '{"bookmarks": {}}. Nothing was changed'
         )
     return value
+
+
+def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Say whether two states are the same, digit by digit; equal doubles may differ."""
+    return digits.canonical(one) == digits.canonical(other)
 
 
 def move_bookmark(watermark: Mapping[str, Any], stream: str, value: str) -> dict[str, Any]:
@@ -54,30 +68,48 @@ def _like(old: Any, value: str, stream: str) -> Any:
     if old is None or isinstance(old, str):
         return value
     try:
-        new = json.loads(value)
+        new = digits.loads(value)
     except ValueError:
         new = None
-    if type(new) is type(old) or (type(old) is float and type(new) is int):
+    if type(new) is type(old) or (isinstance(old, float) and type(new) in (int, digits.Float)):
         return new
     raise StateError(
-        f"{stream}: {value} is not of the kind of its bookmark, which is {json.dumps(old)}; "
+        f"{stream}: {value} is not of the kind of its bookmark, which is {digits.dumps(old)}; "
         "give one like it. Nothing was changed"
     )
 
 
-def replace_state(store: StateStore, before: PipelineState, watermark: Mapping[str, Any]) -> None:
+def replace_state(
+    store: StateStore, before: PipelineState, watermark: Mapping[str, Any], say: Say = _silent
+) -> None:
     """Store another state over the one that was read, while no run is active."""
-    with locked(store, before.pipeline_name):
-        store.save(replace(before, watermark=watermark))
-        # It led on from the old state.
-        store.delete_checkpoint(before.pipeline_name)
+    with locked(store, before.pipeline_name, say):
+        store.save(replace(_without_identity(before), watermark=watermark))
+        _forget(store, before.pipeline_name)
 
 
-def delete_state(store: StateStore, name: str) -> None:
+def accept_state(store: StateStore, before: PipelineState, say: Say = _silent) -> None:
+    """Let the stored state belong to whatever source and tables the next run finds."""
+    with locked(store, before.pipeline_name, say):
+        accepted = _without_identity(before)
+        if accepted != before:
+            store.save(accepted)
+        _forget(store, before.pipeline_name)
+
+
+def delete_state(store: StateStore, name: str, say: Say = _silent) -> None:
     """Forget a pipeline's state, while no run is active; its history stays."""
-    with locked(store, name):
+    with locked(store, name, say):
         store.delete(name)
+        forget_attempts(store, name)
 
 
-def _refuse_constant(_name: str) -> NoReturn:
-    raise ValueError("NaN and the infinities are not JSON")
+def _forget(store: StateStore, name: str) -> None:
+    """Drop what led on from the state as it was: a checkpoint, the commits of failed runs."""
+    store.delete_checkpoint(name)
+    forget_attempts(store, name)
+
+
+def _without_identity(state: PipelineState) -> PipelineState:
+    kept = {key: one for key, one in state.metadata.items() if key not in (SOURCE, TABLES)}
+    return replace(state, metadata=kept)

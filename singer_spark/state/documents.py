@@ -6,11 +6,11 @@ read. `state.json` is the tap's and carries none.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, NoReturn, final
 
+from singer_spark import digits
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.state.objects import Expect, ObjectStore, Stored
 
@@ -62,7 +62,7 @@ class Documents:
     def write(self, key: str, value: Mapping[str, Any], expected: str | Expect) -> str:
         """Write a document over the expected version and return the new tag."""
         try:
-            text = json.dumps(value, indent=2, allow_nan=False)
+            text = digits.dumps(value, indent=2)
         except (TypeError, ValueError) as error:
             raise StateError(
                 f"{self.objects.locate(key)}: the state holds a value that JSON cannot carry; "
@@ -77,7 +77,7 @@ class Documents:
     def parse(self, key: str, stored: Stored | None) -> dict[str, Any]:
         """Read what is stored as a JSON object; nothing stored is an empty one."""
         try:
-            value = {} if stored is None else json.loads(stored.body)
+            value = {} if stored is None else digits.loads(stored.body)
         except (ValueError, RecursionError):
             value = None
         return value if isinstance(value, dict) else self.refuse(key)

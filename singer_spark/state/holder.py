@@ -14,7 +14,20 @@ from uuid import UUID
 
 from typing_extensions import override
 
-EXPIRY_SECONDS = 300.0  # without a heartbeat
+# A clock that runs ahead of ours by less than this is an ordinary one.
+SKEW_SECONDS = 30.0
+
+
+def _pace() -> float:
+    """Read how much faster than usual locks live, for tests of whole commands."""
+    try:
+        return float(os.environ.get("SINGER_SPARK_LOCK_PACE") or 1)
+    except ValueError:
+        return 1.0
+
+
+PACE = _pace()
+EXPIRY_SECONDS = 300.0 * PACE  # without a heartbeat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +40,7 @@ class Holder:
     started_at: str
     heartbeat_at: str
     machine: str | None = None
+    generation: int | None = None
 
     @classmethod
     def here(cls, run_id: str) -> Holder:
@@ -46,7 +60,8 @@ class Holder:
         """Read a lock's document; ValueError where it is none."""
         try:
             known = {key: values[key] for key in ("host", "run_id", "started_at", "heartbeat_at")}
-            holder = cls(**known, pid=int(values["pid"]), machine=values.get("machine"))
+            more: dict[str, Any] = {key: values.get(key) for key in ("machine", "generation")}
+            holder = cls(**known, pid=int(values["pid"]), **more)
             _seconds_since(holder.started_at), _seconds_since(holder.heartbeat_at)
         except (KeyError, TypeError) as error:
             raise ValueError("not a lock") from error
@@ -62,17 +77,29 @@ class Holder:
 
     @property
     def is_dead(self) -> bool:
-        """Tell that the heartbeat has stopped, or that the process is known to be gone."""
-        if _seconds_since(self.heartbeat_at) > EXPIRY_SECONDS:
-            return True
+        """Tell that the heartbeat looks old, or that the process is known to be gone.
+
+        Good enough to show; nobody takes a lock by it, for clocks differ.
+        """
+        return _seconds_since(self.heartbeat_at) > EXPIRY_SECONDS or self.is_gone
+
+    @property
+    def is_gone(self) -> bool:
+        """Tell that its process ran on this machine and is there no more."""
         return self.machine is not None and self.machine == _machine() and not _exists(self.pid)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Tell that the heartbeat looks like one of a moment ago, neither old nor to come."""
+        age = (_now() - datetime.fromisoformat(self.heartbeat_at)).total_seconds()
+        return -SKEW_SECONDS <= age <= EXPIRY_SECONDS
 
     @override
     def __str__(self) -> str:
         started, beat = _seconds_since(self.started_at), _seconds_since(self.heartbeat_at)
         return (
-            f"process {self.pid} on {self.host}, run {self.run_id}, started {_told(started)} ago, "
-            f"last heartbeat {_told(beat)} ago"
+            f"process {self.pid} on {self.host}, run {self.run_id}, started {duration(started)} "
+            f"ago, last heartbeat {duration(beat)} ago"
         )
 
 
@@ -95,7 +122,8 @@ def _seconds_since(moment: str) -> float:
     return max(0.0, (_now() - then).total_seconds())
 
 
-def _told(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Write a duration in its largest unit."""
     for unit, name in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= 2 * unit:
             return f"{seconds / unit:.0f}{name}"

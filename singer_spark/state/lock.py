@@ -2,6 +2,10 @@
 
 Invariant: the lock is only ever written over the version that was seen, so that of many who try
 one wins, and a holder that lost it learns so at its next heartbeat.
+
+No two clocks are compared to decide. A holder that cannot confirm its heartbeat stops itself after
+STOP_SECONDS of its own clock; whoever wants a lock that looks dead watches its heartbeat stand
+still for WATCH_SECONDS of its own, which is longer.
 """
 
 from __future__ import annotations
@@ -9,18 +13,27 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import final
 
 from singer_spark.errors import SingerSparkError, StateError, TransientError
 from singer_spark.state.base import StateStore
+from singer_spark.state.conditions import refuse_unconditional
 from singer_spark.state.documents import key_of
-from singer_spark.state.holder import EXPIRY_SECONDS, Holder, new_run_id
+from singer_spark.state.generation import Generation, read_generation, write_generation
+from singer_spark.state.holder import PACE, Holder, duration, new_run_id
 from singer_spark.state.objects import ConflictError, Expect, tag_of
 
-BEAT_SECONDS = 30.0
+BEAT_SECONDS = 30.0 * PACE
+STOP_SECONDS = 180.0 * PACE
+WATCH_SECONDS = 240.0 * PACE  # beyond STOP_SECONDS by what it takes to end all processes of a run
+POLL_SECONDS = 5.0 * PACE
+TICK_SECONDS = 1.0 * PACE
 BY_HAND = "by-hand-"  # begins the id of a holder that is no run
 ATTEMPTS = 20  # each lost to another who came and went in between
+# Counts on while the machine sleeps.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class LockedError(TransientError):
@@ -51,76 +64,188 @@ class RunLock:
     def __init__(self, store: StateStore, name: str, run_id: str) -> None:
         self.name = name
         self.quiet = threading.Lock()  # held while a heartbeat is written; forking is safe within
+        self.claims = False
+        self.before = Generation()  # what the last holder left
         self._store, self._documents = store, store.documents
         self._key = key_of(name, "lock")
         self._holder = Holder.here(run_id)
         self._tag: str | Expect | None = None
+        self._generation_tag: str | Expect = Expect.ABSENT
+        self._current: Generation | None = None  # since `begin`
+        self._confirmed = 0.0
+        self._expired = False
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
 
     @property
     def held(self) -> bool:
-        """Tell whether the lock was acquired and is not known to be lost."""
-        return self._tag is not None
+        """Tell whether the lock was acquired and is not known, or feared, to be lost."""
+        return self._tag is not None and not self._expired
 
-    def acquire(self) -> Holder | None:
-        """Take the lock or raise LockedError; gives the dead holder it was taken from."""
+    @property
+    def generation(self) -> int | None:
+        """The number of this holder, higher than that of every one before it."""
+        return self._holder.generation
+
+    def acquire(
+        self,
+        say: Callable[[str], None] = lambda _: None,
+        pause: Callable[[float], None] | None = time.sleep,
+    ) -> Holder | None:
+        """Take the lock or raise LockedError; gives the dead holder it was taken from.
+
+        Args:
+            say: Is told when a lock that looks dead is watched.
+            pause: Waits while it is watched, and may raise; None refuses such a lock at once.
+        """
         for _ in range(ATTEMPTS):
             found, tag = self._look()
             own = found is not None and found.run_id == self._holder.run_id
-            if found and not own and not found.is_dead:
-                raise LockedError(self.name, found)
-            self._holder = self._holder.renewed()
-            try:
-                self._tag = self._documents.write(self._key, self._holder.to_dict(), tag)
-            except ConflictError:
-                continue
-            return None if own else found
+            if found and not own and not found.is_gone:
+                if pause is None or found.is_fresh:
+                    raise LockedError(self.name, found)
+                if not self._watch(found, tag, say, pause):
+                    continue
+            if self._take(found, tag):
+                return None if own else found
         raise TransientError(f"{self.name}: too many runs want its lock at once; run again")
+
+    def begin(self, attempt: tuple[str, tuple[str, ...]] | None = None) -> None:
+        """Write the number of this holder down, before anything is started in its name.
+
+        Args:
+            attempt: The digest of the stored state, and the streams that are read afresh although
+                it knows them; None where the run does not begin from the stored state.
+        """
+        self._current = replace(self.before, number=self.generation or 0, claims=True)
+        if attempt:
+            base, fresh = attempt
+            self._current = self._current.with_attempt(base, self._holder.run_id, fresh)
+        self._write_generation(self._current)
 
     def keep(self, on_loss: Callable[[SingerSparkError], None]) -> None:
         """Renew the lock from now on; a loss is told once."""
-        self._thread = threading.Thread(target=self._pulse, args=(on_loss,), daemon=True)
-        self._thread.start()
+        once = _Once(on_loss)
+        for work in (self._pulse, self._count_down):
+            thread = threading.Thread(target=work, args=(once,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def confirm(self) -> None:
         """Renew the lock now; LostLockError where it is no longer ours."""
         with self.quiet:
-            if self._tag is None:
+            if self._tag is None or self._expired:
                 raise LostLockError(self.name, "it was taken over or ended")
             if not self._renew(self._tag) and not self._renew_own():
                 self._tag = None
                 raise LostLockError(self.name, "it was taken over or ended")
 
-    def release(self) -> None:
-        """End the heartbeat and remove the lock if it is still ours."""
+    def release(self, *, advanced: bool = False, ended_well: bool = False) -> None:
+        """End the heartbeat and remove the lock if it is still ours.
+
+        Args:
+            advanced: Whether the run stored its state: those that failed before it count no more.
+            ended_well: Whether it succeeded, and so has claimed its tables where it had to.
+        """
         self._stop.set()
-        if self._thread:
-            self._thread.join()
-        if self._tag is not None:
-            tag, self._tag = self._tag, None
-            self._documents.objects.delete(self._key, tag)
+        for thread in self._threads:
+            thread.join()
+        if self._tag is None:
+            return
+        if self._current and not self._expired:
+            left = self._current.without_attempts() if advanced else self._current
+            with suppress(ConflictError):
+                # The lock goes last: a holder that dies in between has not ended in order.
+                claims = self.claims and not ended_well
+                write_generation(
+                    self._store, self.name, replace(left, claims=claims), self._generation_tag
+                )
+        tag, self._tag = self._tag, None
+        self._documents.objects.delete(self._key, tag)
 
-    def _pulse(self, on_loss: Callable[[SingerSparkError], None]) -> None:
-        last = time.monotonic()
-        while not self._stop.wait(BEAT_SECONDS):
-            try:
-                self.confirm()
-                last = time.monotonic()
-            except LostLockError as error:
-                on_loss(error)
-                return
-            except StateError:
-                if time.monotonic() - last > EXPIRY_SECONDS:
-                    on_loss(LostLockError(self.name, "the state store is out of reach"))
-                    return
+    def _watch(
+        self,
+        found: Holder,
+        tag: str | Expect,
+        say: Callable[[str], None],
+        pause: Callable[[float], None],
+    ) -> bool:
+        """Say whether a heartbeat stands still for longer than its holder may live without one."""
+        say(
+            f"Watching the lock of {found} for {duration(WATCH_SECONDS)}: "
+            "it is taken over if its heartbeat stands still"
+        )
+        # Time asleep does not count: what sleeps on the same machine has had no time to stop.
+        until = time.monotonic() + WATCH_SECONDS
+        while time.monotonic() < until:
+            pause(min(POLL_SECONDS, WATCH_SECONDS))
+            now, now_tag = self._look()
+            if now is None:
+                return False
+            if now_tag != tag:
+                raise LockedError(self.name, now)
+        return True
 
-    def _renew(self, tag: str | Expect) -> bool:
+    def _take(self, found: Holder | None, tag: str | Expect) -> bool:
+        by_hand = self._holder.run_id.startswith(BY_HAND)
+        if not by_hand:
+            self._count_on(found)
         self._holder = self._holder.renewed()
+        sent = time.clock_gettime(_CLOCK)
         try:
             self._tag = self._documents.write(self._key, self._holder.to_dict(), tag)
         except ConflictError:
             return False
+        self._confirmed = sent
+        return True
+
+    def _count_on(self, found: Holder | None) -> None:
+        """Choose the number of this holder, and see whether it must claim the tables."""
+        self.before, self._generation_tag = read_generation(self._store, self.name)
+        if self._generation_tag is Expect.ABSENT:
+            refuse_unconditional(self._store, self.name)
+        number = self.before.next_number(found.generation if found else None)
+        self._holder = replace(self._holder, generation=number)
+        was_a_run = found is not None and not found.run_id.startswith(BY_HAND)
+        self.claims = self.before.claims or was_a_run
+
+    def _write_generation(self, generation: Generation) -> None:
+        try:
+            self._generation_tag = write_generation(
+                self._store, self.name, generation, self._generation_tag
+            )
+        except ConflictError:
+            self._tag = None
+            raise LostLockError(self.name, "it was taken over or ended") from None
+
+    def _pulse(self, tell: _Once) -> None:
+        while not self._stop.wait(BEAT_SECONDS):
+            try:
+                self.confirm()
+            except LostLockError as error:
+                tell(error)
+                return
+            except StateError:
+                continue  # _count_down knows how long that can be borne
+
+    def _count_down(self, tell: _Once) -> None:
+        """Stop the run well before others may take over, however long a heartbeat hangs."""
+        while not self._stop.wait(TICK_SECONDS):
+            if time.clock_gettime(_CLOCK) - self._confirmed > STOP_SECONDS:
+                self._expired = True
+                why = "no heartbeat for "
+                why += f"{duration(STOP_SECONDS)}: the state store is out of reach, or all slept"
+                tell(LostLockError(self.name, why))
+                return
+
+    def _renew(self, tag: str | Expect) -> bool:
+        self._holder = self._holder.renewed()
+        sent = time.clock_gettime(_CLOCK)
+        try:
+            self._tag = self._documents.write(self._key, self._holder.to_dict(), tag)
+        except ConflictError:
+            return False
+        self._confirmed = sent
         return True
 
     def _renew_own(self) -> bool:
@@ -136,6 +261,19 @@ class RunLock:
                 f"end it: singer-spark unlock {self.name}"
             )
         return found, tag
+
+
+@final
+class _Once:
+    """Tells the first of several errors."""
+
+    def __init__(self, tell: Callable[[SingerSparkError], None]) -> None:
+        self._tell = tell
+        self._told = threading.Lock()
+
+    def __call__(self, error: SingerSparkError) -> None:
+        if self._told.acquire(blocking=False):
+            self._tell(error)
 
 
 def read_lock(store: StateStore, name: str) -> tuple[Holder | None, str | Expect]:
@@ -156,10 +294,15 @@ def end_lock(store: StateStore, name: str, tag: str | Expect) -> None:
 
 
 @contextmanager
-def locked(store: StateStore, name: str) -> Iterator[None]:
+def locked(
+    store: StateStore,
+    name: str,
+    say: Callable[[str], None] = lambda _: None,
+    pause: Callable[[float], None] | None = time.sleep,
+) -> Iterator[None]:
     """Hold a pipeline's lock for a moment, so that no run is changed under its feet."""
     lock = RunLock(store, name, BY_HAND + new_run_id())
-    lock.acquire()
+    lock.acquire(say, pause)
     try:
         yield
     finally:

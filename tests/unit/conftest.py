@@ -11,7 +11,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 from obstore.store import MemoryStore
 
-from singer_spark.state import StateStore
+from singer_spark.state import StateStore, lock
 from singer_spark.state.cloud import CloudObjects
 from tests.support.bench import Bench
 from tests.support.hammer import Hammer
@@ -26,6 +26,13 @@ AWS = {
 HERE = ["folder", "s3", "sqlite", "postgres", "meltano-folder", "meltano-s3", "memory"]
 # These need a server that is not everywhere: skipped, with the reason, by make test-all.
 ELSEWHERE = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("mysql", "gs", "az")]
+
+
+@pytest.fixture(autouse=True)
+def _short_watch(monkeypatch):
+    """A lock that looks dead is watched for a moment only."""
+    monkeypatch.setattr(lock, "WATCH_SECONDS", 0.1)
+    monkeypatch.setattr(lock, "POLL_SECONDS", 0.02)
 
 
 @pytest.fixture

@@ -105,6 +105,7 @@ class TestHeartbeat:
     @pytest.fixture(autouse=True)
     def _fast(self, monkeypatch):
         monkeypatch.setattr(lock_module, "BEAT_SECONDS", 0.02)
+        monkeypatch.setattr(lock_module, "TICK_SECONDS", 0.02)
 
     def test_the_lock_is_renewed_while_it_is_kept(self, store):
         lock, told = RunLock(store, "p", "run-1"), []
@@ -131,7 +132,7 @@ class TestHeartbeat:
         lock.release()
         assert read_lock(folder, "p")[0].run_id == "other-run"
 
-    def test_a_store_out_of_reach_is_borne_until_the_lock_expires(self, folder, monkeypatch):
+    def test_a_store_out_of_reach_is_borne_until_the_holder_must_stop(self, folder, monkeypatch):
         lock, told, failed = RunLock(folder, "p", "run-1"), [], threading.Event()
         lock.acquire()
 
@@ -144,7 +145,7 @@ class TestHeartbeat:
         assert failed.wait(10)
         time.sleep(0.1)
         assert told == []
-        monkeypatch.setattr(lock_module, "EXPIRY_SECONDS", 0.0)
+        monkeypatch.setattr(lock_module, "STOP_SECONDS", 0.0)
         until = time.monotonic() + 10
         while not told:
             assert time.monotonic() < until

@@ -100,7 +100,8 @@ other = json.dumps({{**json.load(open(lock)), "run_id": "other"}})
         bench.store.documents.write("p/lock", dead.to_dict(), Expect.ABSENT)
         bench.run()
 
-        assert bench.lines[1].startswith("Took over the lock of a dead run (process 1 on h, run de")
+        assert bench.lines[1].startswith("Watching the lock of process 1 on h, run dead, started")
+        assert bench.lines[2].startswith("Took over the lock of a dead run (process 1 on h, run de")
         assert bench.store.get("p").run_count == 1
 
 
