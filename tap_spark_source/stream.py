@@ -150,7 +150,9 @@ class SparkStream(DescribedStream):
     def preview(self) -> dict[str, Any]:
         """Describe what this run would read."""
         with source_errors(self._tap.settings, self.name):
-            return preview(self._tap.source, self.plan)
+            told = preview(self._tap.source, self.plan)
+        keys = list(self.plan.key_properties)
+        return {**told, "key_properties": keys, **self.scope.to_dict()}
 
     @override
     def get_batch_config(self, config: Mapping[str, Any]) -> None:

@@ -42,6 +42,7 @@ class Step(NamedTuple):
     told: str
     code: int = 0
     rows: dict[str, Any] = {}
+    verdicts: dict[str, str] = {}
 
 
 @click.command(short_help="Try everything that a run needs.")
@@ -66,7 +67,13 @@ def check(ctx: click.Context, /, *, pipelines: tuple[str, ...], as_json: bool) -
                     "pipeline": path.stem,
                     "ok": not any(step.code for step in steps),
                     "steps": [
-                        {"step": s.name, "ok": not s.code, "told": s.told, "rows": s.rows}
+                        {
+                            "step": s.name,
+                            "ok": not s.code,
+                            "told": s.told,
+                            "rows": s.rows,
+                            "verdicts": s.verdicts,
+                        }
                         for s in steps
                     ],
                 }
@@ -98,6 +105,8 @@ def _show(step: Step) -> None:
     for stream, row in step.rows.items():
         told = "no row" if row is None else json.dumps(row, ensure_ascii=False, default=str)
         click.echo(cut(f"    {stream}: {told}"))
+    for stream, verdict in step.verdicts.items():
+        click.echo(wrap(f"! {stream}: {verdict}"))
 
 
 def _steps(path: Path) -> Iterator[Step]:
@@ -151,10 +160,11 @@ def _store(pipeline: Pipeline) -> str:
 
 
 def _source(pipeline: Pipeline) -> Step:
-    rows = dict(sample_source(pipeline))
+    samples = sample_source(pipeline)
+    rows, verdicts = samples.rows, samples.verdicts(pipeline)
     if not rows:
         raise SettingsError("source: the tap offers no stream; check source.config, such as tables")
-    return Step("source", f"{len(rows)} stream(s), one row each:", rows=rows)
+    return Step("source", f"{len(rows)} stream(s), one row each:", rows=rows, verdicts=verdicts)
 
 
 def _destination(pipeline: Pipeline) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from singer_spark.cli.table import cut, lay_out, show_json
+from singer_spark.cli.table import cut, lay_out, show_json, wrap
 
 HEAD = ("STREAM", "FROM", "TO", "ROWS")
 WIDTHS = (24, 21, 21)
@@ -28,8 +28,13 @@ def show_preview(streams: Sequence[Mapping[str, Any]], *, as_json: bool) -> None
         for one in streams
     ]
     fitted = [(*map(cut, row, WIDTHS), row[-1]) for row in rows]
-    for line in lay_out([HEAD, *fitted], right=(3,)):
+    head, *lines = lay_out([HEAD, *fitted], right=(3,))
+    click.echo(head)
+    for line, one in zip(lines, streams, strict=True):
         click.echo(line)
+        click.echo(cut(f"    {one.get('summary')}"))
+        if verdict := one.get("verdict"):
+            click.echo(wrap(f"  ! {verdict}"))
     known = [one["rows"] for one in streams if one.get("rows") is not None]
     about = f", about {sum(known):,} rows" if known else ""
     click.echo(f"Dry run: {len(streams)} stream(s){about}; nothing was read or written")

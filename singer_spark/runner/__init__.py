@@ -27,6 +27,7 @@ run          one run, and the final STATE stored only after both exited 0
 repeat       runs until nothing is left
 probe        both sides tried without moving anything
 preview      what a run would read
+verdict      what becomes of a stream's rows
 """
 
 from __future__ import annotations

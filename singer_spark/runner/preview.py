@@ -18,9 +18,10 @@ from singer_spark.runner.identity import known_tables
 from singer_spark.runner.options import RunOptions
 from singer_spark.runner.probe import workshop
 from singer_spark.runner.record import RunRecord
-from singer_spark.runner.selection import stream_ids
+from singer_spark.runner.selection import key_properties, stream_ids
 from singer_spark.runner.start import OUR_TAP, Kept, Start, choose_start
 from singer_spark.runner.supervisor import Children
+from singer_spark.runner.verdict import loading_of_plan
 from singer_spark.state import PipelineState, StateStore, create_state_store
 from singer_spark.state.checkpoint import Checkpoint
 
@@ -50,7 +51,7 @@ class StoredState:
 def preview_run(
     pipeline: Pipeline, options: RunOptions, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Tell of each stream its method, its key, the ends of its window and about how many rows."""
+    """Describe each stream: how it is read and loaded, its window's ends, about how many rows."""
     kept: Kept = (
         FileBook(options.files, RunRecord(pipeline=pipeline.name, run_id=""))
         if options.files
@@ -62,8 +63,16 @@ def preview_run(
     with workshop(start.pipeline) as (job, children):
         told = tap.given("--config", start.pipeline.tap.config)
         if Path(pipeline.tap.command).name == OUR_TAP:
-            return _from_tap(job, children, told, start)
-        return _from_catalog(catalog_of(job, children, told), start.state)
+            streams = _from_tap(job, children, told, start)
+        else:
+            streams = _from_catalog(catalog_of(job, children, told), start.state)
+    return [_with_loading(start.pipeline, one) for one in streams]
+
+
+def _with_loading(pipeline: Pipeline, told: dict[str, Any]) -> dict[str, Any]:
+    loading = loading_of_plan(pipeline, told)
+    method = {"load_method": loading.load_method, "key_properties": list(loading.keys)}
+    return {**told, **method, "summary": loading.summary, "verdict": loading.verdict}
 
 
 def _from_tap(job: Job, children: Children, tap: Command, start: Start) -> list[dict[str, Any]]:
@@ -83,7 +92,7 @@ def _from_catalog(catalog: Mapping[str, Any], state: Mapping[str, Any]) -> list[
     known = bookmarks if isinstance(bookmarks, Mapping) else {}
     return [
         {"stream": stream, "method": None, "key": None, "high": None, "rows": None,
-         "low": known.get(stream)}
+         "low": known.get(stream), "key_properties": key_properties(entry)}
         for stream, entry in zip(stream_ids(catalog), catalog["streams"], strict=True)
         if _is_selected(entry)
     ]  # fmt: skip

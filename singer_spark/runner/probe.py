@@ -20,6 +20,7 @@ from singer_spark.runner.selection import chosen_ids
 from singer_spark.runner.stall import Stall
 from singer_spark.runner.start import OUR_TAP
 from singer_spark.runner.supervisor import ChildError, Children, Events, Exited, caught_signals
+from singer_spark.runner.verdict import loading_of_schema
 from singer_spark.state.holder import new_run_id
 
 SAMPLE_SECONDS = 120.0
@@ -27,33 +28,49 @@ LIMIT_SECONDS = 900.0  # for each side; a server that does not answer must not h
 
 
 class Samples:
-    """The first record of each stream, as far as they came."""
+    """SCHEMA and first record of each stream, as far as they came."""
 
     def __init__(self, streams: Sequence[str]) -> None:
         self.rows: dict[str, Any] = dict.fromkeys(streams)
+        self.schemas: dict[str, Mapping[str, Any]] = {}
         self.complete = threading.Event()
 
     def read(self, source: IO[bytes]) -> None:
         """Read messages until every stream has given a record."""
         missing = set(self.rows)
         for line in source:
-            if missing and b'"RECORD"' in line:
+            if missing and (b'"RECORD"' in line or b'"SCHEMA"' in line):
                 missing.discard(self._keep(line))
             if not missing:
                 self.complete.set()
 
     def _keep(self, line: bytes) -> str:
+        """Keep what a message says; return the stream whose record it is."""
         try:
             message = msgspec.json.decode(line)
-            stream = message["stream"]
+            stream = str(message["stream"])
+            if message["type"] == "SCHEMA":
+                self.schemas.setdefault(stream, message)
+                return ""
             if message["type"] == "RECORD" and self.rows.get(stream) is None:
                 self.rows[stream] = message["record"]
         except (msgspec.DecodeError, KeyError, TypeError):
             return ""
-        return str(stream)
+        return stream
+
+    def verdicts(self, pipeline: Pipeline) -> dict[str, str]:
+        """Say what becomes of the rows of each stream, where that should be known beforehand."""
+        known = {
+            stream: loading_of_schema(pipeline, schema) for stream, schema in self.schemas.items()
+        }
+        return {
+            stream: f"{loading.summary}: {loading.verdict}"
+            for stream, loading in known.items()
+            if loading.verdict
+        }
 
 
-def sample_source(pipeline: Pipeline) -> Mapping[str, Any]:
+def sample_source(pipeline: Pipeline) -> Samples:
     """Discover the source and read one row per stream; None where none came in time."""
     tap = find_command("source.tap", pipeline.tap)
     config = dict(pipeline.tap.config)
@@ -76,7 +93,7 @@ def sample_source(pipeline: Pipeline) -> Mapping[str, Any]:
                     raise ChildError(child)
                 break
         children.end(child)
-    return samples.rows
+    return samples
 
 
 def start_target(pipeline: Pipeline) -> None:

@@ -39,6 +39,12 @@ def stream_ids(catalog: Any) -> list[str]:
     return [_stream_id(entry) for entry in catalog["streams"]]
 
 
+def key_properties(entry: Mapping[str, Any]) -> list[str]:
+    """Name the columns that a catalog's entry says are the key."""
+    known = entry.get("key_properties") or _root(entry).get("table-key-properties")
+    return list(map(str, known)) if isinstance(known, list) else []
+
+
 def _advised(ids: Sequence[str], catalog: Mapping[str, Any]) -> list[str]:
     """Leave out the streams that the tap itself advises against."""
     entries = zip(ids, catalog["streams"], strict=True)

@@ -216,7 +216,10 @@ def test_a_plan_tells_what_a_run_would_read(database):
         "low": "2024-01-01T07:00:00.000000+00:00",
         "high": "2024-01-01T10:00:00.000000+00:00",
         "rows": 4,
+        "key_properties": ["id"],
+        "read": found["read"],
     }
+    assert (found["read"]["rows"], found["read"]["column"]) == ("range", "at")
     window = {"window_start": "3", "window_end": "5"}
     (found,) = previews(config(database, settings=window, replication_key="id"), state=state)
     assert (found["low"], found["high"], found["rows"]) == (3, 5, 2)
@@ -228,6 +231,8 @@ def test_a_plan_tells_what_a_run_would_read(database):
         "low": None,
         "high": None,
         "rows": 3,
+        "key_properties": ["id"],
+        "read": {"rows": "some", "why": "where"},
     }
     halfway = {"bookmarks": {STREAM: {"full_table": {"version": 1, "key": 8}}}}
     (found,) = previews(config(database), state=halfway)

@@ -43,6 +43,26 @@ class TestCheck:
         assert not list(Path("tmp").iterdir())
         assert not Path("lake/.singer-spark/state/orders/lock").exists()
 
+    def test_what_becomes_of_a_stream_without_a_key_is_said(self):
+        """The limit of one row that a check sets is none of the read."""
+        read = {"read": {"rows": "some", "why": "max_rows"}}
+        schema = (
+            'say(type="SCHEMA", stream="{}", schema={{}}, key_properties=[], singer_spark={})\n'
+        )
+        records = 'for name in ("public-orders", "public-empty"): '
+        records += 'say(type="RECORD", stream=name, record={})\n'
+        write("tap-spark-source", DISCOVER + schema.format("public-orders", read) + records)
+        write("target-spark-delta", "for line in sys.stdin: pass")
+        text = Path("pipelines/orders.yml").read_text()
+        text = text.replace("tap-fake", "tap-spark-source")
+        Path("pipelines/orders.yml").write_text(text.replace("target-fake", "target-spark-delta"))
+        result = invoke("check", "orders")
+        assert result.exit_code == 0, result.output
+        assert (
+            "  ! public-orders: FULL_TABLE, no key, upsert: no key: replaced at each run"
+            in result.output.splitlines()
+        )
+
     def test_a_tap_that_would_go_on_for_ever_is_ended(self):
         endless = 'while True: say(type="RECORD", stream="public-orders", record={})\n'
         both = 'say(type="RECORD", stream="public-empty", record={"m": 1})\n'

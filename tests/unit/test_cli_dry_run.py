@@ -22,9 +22,9 @@ class TestDryRun:
         "streams": [
             {"stream": "public-orders", "method": "INCREMENTAL", "key": "updated_at",
              "low": "2026-01-31T10:00:00.123456+00:00", "high": "2026-02-01T00:00:00+00:00",
-             "rows": 1234},
+             "rows": 1234, "key_properties": ["id"], "read": {"rows": "all"}},
             {"stream": "public-countries", "method": "FULL_TABLE", "key": None, "low": None,
-             "high": None, "rows": 250},
+             "high": None, "rows": 250, "key_properties": [], "read": {"rows": "all"}},
         ]
     }  # fmt: skip
 
@@ -43,7 +43,9 @@ class TestDryRun:
         assert lines[1].split() == ["STREAM", "FROM", "TO", "ROWS"]
         assert lines[2].split()[0] == "public-orders"
         assert lines[2].split()[-1] == "1,234"
-        assert "the start" in lines[3]
+        assert lines[3] == "    INCREMENTAL by updated_at, key id"
+        assert "the start" in lines[4]
+        assert lines[5] == "    FULL_TABLE, no key"
         assert lines[-1].startswith("Dry run: 2 stream(s), about 1,484 rows")
         assert all(len(line) <= 80 for line in lines)
         assert not Path("lake").exists()
@@ -54,10 +56,24 @@ class TestDryRun:
         assert "Incremental mode" in run("orders", "--dry-run").output
         assert json.loads(json.loads(Path("seen").read_text())["state"]) == STATE
         told = run("orders", "--dry-run", "--json", "--from", "1")
-        assert json.loads(told.stdout) == self.PLAN["streams"]
+        more = [
+            {"load_method": None, "verdict": None, "summary": summary}
+            for summary in ("INCREMENTAL by updated_at, key id", "FULL_TABLE, no key")
+        ]
+        assert json.loads(told.stdout) == [
+            {**one, **added} for one, added in zip(self.PLAN["streams"], more, strict=True)
+        ]
         spied = json.loads(Path("seen").read_text())
         assert (spied["state"], spied["config"]["window_start"]) == ("none", "1")
         assert list_runs(store(), "orders") == []
+
+    def test_what_becomes_of_a_stream_without_a_key_is_said(self):
+        text = Path("pipelines/orders.yml").read_text()
+        Path("pipelines/orders.yml").write_text(text.replace("target-fake", "target-spark-delta"))
+        lines = run("orders", "--dry-run").output.splitlines()
+        assert "    INCREMENTAL by updated_at, key id, upsert" in lines
+        at = lines.index("    FULL_TABLE, no key, upsert")
+        assert lines[at + 1] == "    ! no key: replaced at each run"
 
     def test_of_another_tap_streams_and_bookmarks_are_told(self):
         write_pipeline("orders")

@@ -1,0 +1,151 @@
+"""What becomes of a stream's rows, as its way of reading and its load method go together. Pure.
+
+`check` and `run --dry-run` say it before a run; the target refuses or does it in the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from singer_spark.names import merged_options
+from singer_spark.pipeline import Pipeline
+from singer_spark.runner.transport import OUR_TARGET
+from singer_spark.scope import CHANGES_ONLY, RANGE, Scope, scope_of
+
+FULL_TABLE, INCREMENTAL, LOG_BASED = "FULL_TABLE", "INCREMENTAL", "LOG_BASED"
+APPEND, UPSERT, DELETE_INSERT = "append-only", "upsert", "delete-insert"
+REPLACING = ("overwrite", "partition-overwrite", DELETE_INSERT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """How one stream is read and loaded.
+
+    Args:
+        method: The replication method; None where nobody says.
+        keys: The columns that rows are merged by.
+        bookmark: The replication key.
+        scope: Which rows are read; None where the tap does not say.
+        load_method: As the target is told; None where the target is not ours.
+        range_column: What delete-insert replaces by.
+    """
+
+    method: str | None = None
+    keys: Sequence[str] = ()
+    bookmark: str | None = None
+    scope: Scope | None = None
+    load_method: str | None = None
+    range_column: str | None = None
+
+    @property
+    def summary(self) -> str:
+        """The method, the keys and the load method in a line."""
+        read = self.method or "read as the tap does"
+        by = f" by {self.bookmark}" if self.bookmark else ""
+        keys = f"key {', '.join(self.keys)}" if self.keys else "no key"
+        return ", ".join(filter(None, [read + by, keys, self.load_method]))
+
+    @property
+    def verdict(self) -> str | None:
+        """What an operator should know of this combination; None where it merges by a key."""
+        if self.load_method in REPLACING and (self.range_column or not self._deletes_by_key):
+            return self._replaced()
+        if self.load_method == APPEND or (self.load_method == UPSERT and not self.keys):
+            return self._appended()
+        return None
+
+    @property
+    def _deletes_by_key(self) -> bool:
+        return self.load_method == DELETE_INSERT
+
+    @property
+    def _limit(self) -> str:
+        scope = self.scope or Scope()
+        return f"by {scope.column}" if scope.rows == RANGE else scope.why or "to a part"
+
+    def _replaced(self) -> str | None:
+        by_range = self.load_method == DELETE_INSERT
+        if by_range and self.bookmark and self.bookmark == self.range_column:
+            return None
+        fitting = UPSERT if self.keys else APPEND
+        if self.scope is not None and not self.scope.is_whole:
+            return f"refused: {self.load_method} needs a whole read, and this one is limited " \
+                f"({self._limit}); use {fitting}"  # fmt: skip
+        if self.method == INCREMENTAL:
+            return f"refused from the second run on: {self.load_method} needs a whole read; use " \
+                f"{fitting}, or delete-insert with range_column {self.bookmark}"  # fmt: skip
+        return None if by_range else "replaced at each run"
+
+    def _appended(self) -> str:
+        start = "" if self.keys else "no key: "
+        if self.bookmark:
+            return f"{start}appended, only what the table lacks"
+        if self.scope is None:
+            return f"{start}appended as it comes; what the tap sends again is there twice"
+        if self.scope.why == CHANGES_ONLY:
+            return f"{start}each change is appended"
+        if self.load_method == APPEND:
+            return f"{start}appended at each run, whatever the table has"
+        if self.scope.is_whole:
+            if self.method == FULL_TABLE:
+                return f"{start}replaced at each run"
+            return f"{start}replaced by this first read; later, changes are appended"
+        return f"refused: no key, and the read is limited ({self._limit}); set key_properties, " \
+            f"or load_method {APPEND}"  # fmt: skip
+
+
+def loading_of_plan(pipeline: Pipeline, told: Mapping[str, Any]) -> Loading:
+    """Read how a stream is loaded off what our tap answers to --plan."""
+    return _loading(
+        pipeline,
+        str(told.get("stream")),
+        method=told.get("method"),
+        keys=told.get("key_properties") or (),
+        bookmark=told.get("key") if told.get("method") == INCREMENTAL else None,
+        scope=scope_of({"singer_spark": {"read": told.get("read")}}),
+    )
+
+
+def loading_of_schema(pipeline: Pipeline, schema: Mapping[str, Any]) -> Loading:
+    """Read it off a SCHEMA message; a limit of rows that only a check sets is none."""
+    scope = scope_of(schema)
+    if scope and scope.why == "max_rows" and not pipeline.tap.config.get("max_rows"):
+        scope = Scope()
+    bookmarks = schema.get("bookmark_properties") or ()
+    method = INCREMENTAL if bookmarks else _followed(pipeline, schema, scope)
+    return _loading(
+        pipeline,
+        str(schema.get("stream")),
+        method=method,
+        keys=schema.get("key_properties") or (),
+        bookmark=str(bookmarks[0]) if bookmarks else None,
+        scope=scope,
+    )
+
+
+def _followed(pipeline: Pipeline, schema: Mapping[str, Any], scope: Scope | None) -> str | None:
+    """Tell a stream of changes, whose first read is whole too, from one that is read in full."""
+    if scope is None:
+        return None
+    config = pipeline.tap.config
+    options = merged_options(str(schema.get("stream")), config.get("stream_options"))
+    method = options.get("replication_method") or config.get("default_replication_method")
+    follows = scope.why == CHANGES_ONLY or options.get("new_files") or method == LOG_BASED
+    return LOG_BASED if follows else FULL_TABLE
+
+
+def _loading(pipeline: Pipeline, stream: str, *, keys: Sequence[str], **read: Any) -> Loading:
+    config = pipeline.target.config
+    if Path(pipeline.target.command).name != OUR_TARGET:
+        return Loading(keys=tuple(keys), **read)
+    given = config.get("stream_options")
+    options = merged_options(stream, given if isinstance(given, Mapping) else None)
+    return Loading(
+        keys=tuple(options.get("key_properties") or keys),
+        load_method=options.get("load_method") or config.get("load_method") or UPSERT,
+        range_column=options.get("range_column"),
+        **read,
+    )
