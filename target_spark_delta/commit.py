@@ -51,12 +51,16 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many rows a commit changed, and which of them were late, where that is known."""
+    """How many rows a commit changed, and which of them were late, where that is known.
+
+    `unchanged` counts the records that were left out because the table has them.
+    """
 
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
     late: Late | None = None
+    unchanged: int = 0
 
     def __bool__(self) -> bool:
         """Say whether anything changed."""

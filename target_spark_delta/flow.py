@@ -236,6 +236,9 @@ class Flow:
                     stream,
                 )
         self._release()
+        for sink in sinks:
+            if sink.progress.waiting and not sink.destination.overwrites:
+                self._do(sink, partial(drop_staged, work=sink.work))
         self._swap(sinks)
 
     def _end_range(self, sink: SparkDeltaSink) -> None:

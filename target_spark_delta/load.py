@@ -27,11 +27,14 @@ from target_spark_delta.methods import (
     Batch,
     Progress,
     history,
+    lacking,
     overwrite,
     replaced,
+    staging,
     versions,
 )
 from target_spark_delta.methods.late import Bookmark
+from target_spark_delta.methods.owners import check_owner
 from target_spark_delta.quarantine import set_aside
 from target_spark_delta.reading import empty_folder, empty_staging
 from target_spark_delta.source import Source, open_source
@@ -65,16 +68,16 @@ def load_segment(
     """
     destination = work.destination
     with explained(destination.stream), reported(destination.stream) as told:
-        staging = destination.staging(commit.run_id)
+        spool = destination.staging(commit.run_id)
         source = open_source(
-            spark, segment, staging=staging, quarantine=destination.settings.quarantine
+            spark, segment, staging=spool, quarantine=destination.settings.quarantine
         )
         if segment.rejected:
             set_aside(spark, destination.quarantine, source.rejected(), commit)
         if segment.rejected < segment.rows:
             counts = _load_rows(spark, work, segment, source, commit, if_made)
             told += [] if counts is None else [(counts, segment.loaded)]
-        empty_staging(spark, segment, staging)
+        empty_staging(spark, segment, spool)
 
 
 def _load_rows(
@@ -91,6 +94,11 @@ def _load_rows(
     work.progress.made_table |= found is None
     commit = if_made if work.progress.made_table else commit
     before = None if destination.overwrites else found
+    if destination.compares_by and work.progress.first_look is None:
+        # Before the table is changed to fit.
+        work.progress.first_look = lacking.look_at(spark, destination.table, found)
+    if found is not None:
+        _check_owner(spark, work, commit)
     partitions = _partition_columns(spark, work, is_there=found is not None)
     kept = destination.kept_metadata(segment, before)
     shape = Shape(
@@ -141,7 +149,9 @@ def _batch(work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_ne
         bookmark=work.bookmark,
         options=destination.options,
         progress=work.progress,
+        place=destination.place,
         scope=destination.scope,
+        compares_by=destination.compares_by,
     )
 
 
@@ -159,6 +169,13 @@ def _as_spelled(table: T.StructType, columns: Sequence[str]) -> T.StructType:
             for field in table
         ]
     )
+
+
+def _check_owner(spark: SparkSession, work: Work, commit: Commit) -> None:
+    """Make sure, once a run, that a table which is replaced unasked is this pipeline's."""
+    if work.destination.replaces_unasked and not work.progress.is_ours:
+        check_owner(spark, work.destination.table, commit.pipeline)
+        work.progress.is_ours = True
 
 
 def _partition_columns(spark: SparkSession, work: Work, *, is_there: bool) -> Collection[str]:
@@ -219,6 +236,8 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
     destination = work.destination
     rows = sum(one.rows for one in work.progress.staged)
     with explained(destination.stream), reported(destination.stream) as told:
+        if destination.table.schema(spark) is not None:
+            _check_owner(spark, work, commit)
         plan = overwrite.Swap(
             batch=_empty_batch(spark, work, rows, None),
             commit=replace(commit, rows=rows),
@@ -256,8 +275,8 @@ def _empty_batch(spark: SparkSession, work: Work, rows: int, before: T.StructTyp
 
 def drop_staged(spark: SparkSession, work: Work) -> None:
     """Remove what is staged of a stream."""
-    for staged in work.progress.staged:
-        overwrite.discard(spark, staged)
+    for staged in work.progress.waiting:
+        staging.discard(spark, staged)
 
 
 def drop_spooled(spark: SparkSession, staging: str) -> None:
@@ -284,6 +303,7 @@ def reported(stream: str) -> Iterator[list[tuple[Counts, int]]]:
             inserted=counts.inserted,
             updated=counts.updated,
             deleted=counts.deleted,
+            unchanged=counts.unchanged,
             milliseconds=round((time.monotonic() - started) * 1000),
         )
         if counts.late:

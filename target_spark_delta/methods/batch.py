@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
@@ -34,6 +35,14 @@ class Staged:
     removes: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class FirstLook:
+    """A table as a run has found it: its version and its columns, or nothing where it was not."""
+
+    version: int | None = None
+    schema: T.StructType | None = None
+
+
 @dataclass(slots=True)
 class Progress:
     """What one run remembers of a stream between its batches.
@@ -41,15 +50,24 @@ class Progress:
     Rows of earlier batches of the run must survive the later ones, so each method that replaces
     a part of the table notes here which parts hold nothing but rows of this run. What partitions
     the table is unknown until the first batch has asked. `made_table` tells that the run has made
-    the table, which had no rows before.
+    the table, which had no rows before. The overlap is what a run has sent of the rows that the
+    table may have had when it began.
     """
 
     partitions: set[tuple[str | None, ...]] = field(default_factory=set)
     range: Range | None = None
     is_emptied: bool = False
+    is_ours: bool = False
     staged: list[Staged] = field(default_factory=list)
+    first_look: FirstLook | None = None
+    overlap: list[Staged | pa.Table] = field(default_factory=list)
     partition_columns: frozenset[str] | None = None
     made_table: bool = False
+
+    @property
+    def waiting(self) -> list[Staged]:
+        """Return what is staged."""
+        return [*self.staged, *(one for one in self.overlap if isinstance(one, Staged))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +90,9 @@ class Batch:
         bookmark: The tap's bookmark, where rows below it are sent again.
         options: What the user chose for the stream.
         progress: What the run remembers of the stream.
+        place: Gives places, by number, where rows can wait for more of the run.
         scope: What the tap reads of its table in this run, where it says.
+        compares_by: The column by which appended rows are looked for in the table.
     """
 
     rows: DataFrame
@@ -90,4 +110,6 @@ class Batch:
     bookmark: Bookmark | None
     options: StreamSettings
     progress: Progress
+    place: Callable[[int], Table]
     scope: Scope | None = None
+    compares_by: str | None = None

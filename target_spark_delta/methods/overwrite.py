@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from singer_spark.datatype import to_ddl
-from singer_spark.errors import TransientError
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
 from target_spark_delta.alter import (
@@ -33,8 +32,9 @@ from target_spark_delta.frame import METADATA
 from target_spark_delta.methods.batch import Batch, Staged
 from target_spark_delta.methods.keyed import one_per_key
 from target_spark_delta.methods.same import holds_same
+from target_spark_delta.methods.staging import staged_rows, write_staged
 from target_spark_delta.spool import CARRIED, LINE_NUMBER
-from target_spark_delta.table import Layout, Table, create, naming
+from target_spark_delta.table import Layout, Table, create
 from target_spark_delta.validation import DELETED_AT
 
 _RUN = "\0run"
@@ -54,25 +54,12 @@ def stage(spark: SparkSession, batch: Batch, place: Callable[[int], Table], run_
     if DELETED_AT not in rows.columns:
         # One place has one set of columns, whichever batches have deletions.
         rows = rows.withColumn(DELETED_AT, F.lit(None).cast(METADATA[DELETED_AT]))
-    _write(spark, current, rows, is_first=is_first)
+    write_staged(spark, current, rows, is_first=is_first)
     if is_first:
         staged.append(current)
     current.rows += batch.count
     current.is_partial |= batch.is_partial
     current.removes |= batch.removes
-
-
-def _write(spark: SparkSession, staged: Staged, rows: DataFrame, *, is_first: bool) -> None:
-    """Add rows to a place; what a run that was killed has left there goes with the first."""
-    place = staged.place
-    if place.path:
-        place.save(rows.write.format("parquet").mode("overwrite" if is_first else "append"))
-        return
-    if is_first:
-        place.make_schema(spark)
-        discard(spark, staged)
-    # A catalog takes odd names of columns only in a Delta table.
-    place.save(rows.write.format("delta").options(**naming(rows.schema)).mode("append"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,15 +123,6 @@ def _kept(columns: Sequence[str], schema: T.StructType) -> list[str]:
     return [name for name in columns if name in schema.names]
 
 
-def discard(spark: SparkSession, staged: Staged) -> None:
-    """Remove staged rows."""
-    if staged.place.path is None:
-        spark.sql(f"drop table if exists {staged.place.sql}")
-    else:
-        nothing = spark.createDataFrame([], staged.schema)
-        staged.place.save(nothing.write.format("parquet").mode("overwrite"))
-
-
 def _rows(spark: SparkSession, plan: Swap, schema: T.StructType) -> DataFrame:
     """Return the rows of the new table: those that count of all that were staged."""
     batch, staged = plan.batch, plan.batch.progress.staged
@@ -170,12 +148,7 @@ def _rows(spark: SparkSession, plan: Swap, schema: T.StructType) -> DataFrame:
 
 
 def _part(spark: SparkSession, staged: Staged, schema: T.StructType, run_id: str) -> DataFrame:
-    rows = staged.place.rows(spark).where(f"{quote(_RUN)} = {literal(run_id)}")
-    if rows.count() != staged.rows:
-        raise TransientError(
-            f"{staged.place}: another run has staged rows in the same place; run again when it "
-            "has finished"
-        )
+    rows = staged_rows(spark, staged, f"{quote(_RUN)} = {literal(run_id)}")
     given = {name.lower() for name in rows.columns}
     columns = [
         f"cast({quote(f.name) if f.name.lower() in given else 'null'} as {to_ddl(f.dataType)}) "

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from singer_spark.datatype import to_ddl
-from singer_spark.names import quote
+from singer_spark.names import literal, quote
 from target_spark_delta.frame import TABLE_VERSION
 from target_spark_delta.table import Table
 from target_spark_delta.validation import DELETED_AT
@@ -30,6 +30,57 @@ def comparable(value: str, datatype: T.DataType) -> str:
     if "map<" in datatype.simpleString():
         return f"to_json(named_struct('v', {value}), {_JSON_OPTIONS})"
     return value
+
+
+def shared_type(now: T.DataType, then: T.DataType) -> T.DataType:
+    """Return what two types of a column have in common: of structs the fields that both have."""
+    if isinstance(now, T.StructType) and isinstance(then, T.StructType):
+        known = {field.name.lower(): field.dataType for field in then}
+        return T.StructType(
+            [
+                T.StructField(field.name, shared_type(field.dataType, known[field.name.lower()]))
+                for field in now
+                if field.name.lower() in known
+            ]
+        )
+    if isinstance(now, T.ArrayType) and isinstance(then, T.ArrayType):
+        return T.ArrayType(shared_type(now.elementType, then.elementType))
+    if isinstance(now, T.MapType) and isinstance(then, T.MapType):
+        return T.MapType(now.keyType, shared_type(now.valueType, then.valueType))
+    return now
+
+
+def projected(value: str, source: T.DataType | None, target: T.DataType, depth: int = 0) -> str:
+    """Return SQL for what can be compared of a value: in another type, maps as sorted lists.
+
+    Args:
+        value: SQL of the value.
+        source: Its type; None where there is no such column.
+        target: What is to be compared of it, see `shared_type`.
+        depth: How deeply it is nested.
+    """
+    if source is None:
+        return "null"
+    if source == target and "map<" not in source.simpleString():
+        return value
+    x = f"x{depth}"
+    if isinstance(source, T.StructType) and isinstance(target, T.StructType):
+        names = {field.name.lower(): field for field in source}
+        members = []
+        for field in target:
+            origin = names[field.name.lower()]
+            member = f"{value}.{quote(origin.name)}"
+            inner = projected(member, origin.dataType, field.dataType, depth)
+            members.append(f"{literal(field.name)}, {inner}")
+        return f"if({value} is null, null, named_struct({', '.join(members)}))"
+    if isinstance(source, T.ArrayType) and isinstance(target, T.ArrayType):
+        item = projected(x, source.elementType, target.elementType, depth + 1)
+        return f"transform({value}, {x} -> {item})"
+    if isinstance(source, T.MapType) and isinstance(target, T.MapType):
+        item = projected(f"{x}.value", source.valueType, target.valueType, depth + 1)
+        entry = f"named_struct('k', {x}.key, 'v', {item})"
+        return f"array_sort(transform(map_entries({value}), {x} -> {entry}))"
+    return f"cast({value} as {to_ddl(target)})"
 
 
 def holds_same(

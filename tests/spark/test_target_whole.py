@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from singer_spark.assignment import PIPELINE
-from singer_spark.errors import ProtocolError, SchemaError, SettingsError
+from singer_spark.errors import DataError, ProtocolError, SettingsError
 from tests.support.singer import activate, batch, read, record, schema, state
 
 COLUMNS = {"id": {"type": "integer"}, "v": {"type": ["string", "null"]}}
@@ -75,20 +75,20 @@ class TestWholeReadWithoutAKey:
         monkeypatch.setenv(PIPELINE, "one")
         lake.load(read(KEYLESS), *rows(1, 2), DONE)
         monkeypatch.setenv(PIPELINE, "two")
-        with pytest.raises(SchemaError, match="pipeline one") as raised:
+        with pytest.raises(DataError, match="pipeline one") as raised:
             lake.load(read(KEYLESS), *rows(3), DONE)
         assert raised.value.exit_code == 65
         assert (ids(lake), lake.states) == ([1, 2], [])
         lake.load(read(KEYLESS), *rows(3), DONE, load_method="append-only")
         assert ids(lake) == [1, 2, 3]
         monkeypatch.setenv(PIPELINE, "one")
-        with pytest.raises(SchemaError, match="pipeline two"):
+        with pytest.raises(DataError, match="pipeline two"):
             lake.load(read(KEYLESS), DONE)
         assert ids(lake) == [1, 2, 3]
 
     def test_a_table_that_somebody_else_made_is_not_replaced(self, lake):
         write_deltalake(lake.root / "s", pa.table({"id": [7], "v": ["theirs"]}))
-        with pytest.raises(SchemaError, match="not made"):
+        with pytest.raises(DataError, match="not made"):
             lake.load(read(KEYLESS), *rows(3), DONE)
         assert ids(lake) == [7]
         lake.load(read(KEYLESS), *rows(3), DONE, load_method="overwrite")
