@@ -94,7 +94,7 @@ def _load_rows(
     work.progress.made_table |= found is None
     commit = if_made if work.progress.made_table else commit
     before = None if destination.overwrites else found
-    if destination.compares_by and work.progress.first_look is None:
+    if destination.appends and destination.bookmarks and work.progress.first_look is None:
         # Before the table is changed to fit.
         work.progress.first_look = lacking.look_at(spark, destination.table, found)
     if found is not None:

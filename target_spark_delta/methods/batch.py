@@ -36,6 +36,19 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """Few rows that wait in memory; their types, because Arrow does not know every one."""
+
+    table: pa.Table
+    schema: T.StructType
+
+    @property
+    def rows(self) -> int:
+        """Count them."""
+        return int(self.table.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
 class FirstLook:
     """A table as a run has found it: its version and its columns, or nothing where it was not."""
 
@@ -60,7 +73,7 @@ class Progress:
     is_ours: bool = False
     staged: list[Staged] = field(default_factory=list)
     first_look: FirstLook | None = None
-    overlap: list[Staged | pa.Table] = field(default_factory=list)
+    overlap: list[Staged | Held] = field(default_factory=list)
     partition_columns: frozenset[str] | None = None
     made_table: bool = False
 

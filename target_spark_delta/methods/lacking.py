@@ -14,13 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.storagelevel import StorageLevel
 
 from singer_spark.names import literal, quote
-from target_spark_delta.methods.batch import Batch, FirstLook, Staged
+from target_spark_delta.methods.batch import Batch, FirstLook, Held, Staged
 from target_spark_delta.methods.keyed import column_ranges
 from target_spark_delta.methods.merge import between
 from target_spark_delta.methods.same import projected, shared_type
@@ -58,7 +57,7 @@ class Lacked:
 
     rows: DataFrame
     count: int
-    overlap: Staged | pa.Table | None = None
+    overlap: Staged | Held | None = None
 
 
 def look_at(spark: SparkSession, table: Table, schema: T.StructType | None) -> FirstLook:
@@ -87,7 +86,6 @@ def lacked_rows(spark: SparkSession, batch: Batch) -> Iterator[Lacked]:
         yield everything
         return
     overlap = _set_apart(spark, batch, rows.where(near.here))
-    count = overlap.rows if isinstance(overlap, Staged) else overlap.num_rows
     earlier = (_opened(spark, kept) for kept in batch.progress.overlap)
     sides = [
         _side(_opened(spark, overlap), _HERE, shared),
@@ -101,7 +99,7 @@ def lacked_rows(spark: SparkSession, batch: Batch) -> Iterator[Lacked]:
         new = rows.where(f"({near.here}) is not true")
         if more:
             new = new.unionByName(left)
-        yield Lacked(new, batch.count - count + more, overlap)
+        yield Lacked(new, batch.count - overlap.rows + more, overlap)
     finally:
         left.unpersist()
 
@@ -193,14 +191,16 @@ def _left_over(sides: DataFrame) -> DataFrame:
     )
 
 
-def _set_apart(spark: SparkSession, batch: Batch, rows: DataFrame) -> Staged | pa.Table:
+def _set_apart(spark: SparkSession, batch: Batch, rows: DataFrame) -> Staged | Held:
     """Keep rows for the rest of the run, in memory or beside the table."""
     few = rows.limit(_FEW_ROWS + 1).toArrow()
     if few.num_rows <= _FEW_ROWS:
-        return few
+        return Held(few, rows.schema)
     place = batch.place(len(batch.progress.overlap))
     return stage_rows(spark, place, rows)
 
 
-def _opened(spark: SparkSession, kept: Staged | pa.Table) -> DataFrame:
-    return staged_rows(spark, kept) if isinstance(kept, Staged) else spark.createDataFrame(kept)
+def _opened(spark: SparkSession, kept: Staged | Held) -> DataFrame:
+    if isinstance(kept, Staged):
+        return staged_rows(spark, kept)
+    return spark.createDataFrame(kept.table, kept.schema)
