@@ -27,6 +27,11 @@ from typing import Any
 REPORT_FILE = "SINGER_SPARK_REPORT"
 
 
+def is_reporting() -> bool:
+    """Say whether anybody wants to know."""
+    return bool(os.environ.get(REPORT_FILE))
+
+
 def report(kind: str, stream: str, **facts: Any) -> None:
     """Tell a fact; one write per line, so that several threads and processes can share the file."""
     path = os.environ.get(REPORT_FILE)

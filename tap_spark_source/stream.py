@@ -36,6 +36,7 @@ class SparkStream(DescribedStream):
     @override
     def _generate_schema_messages(self) -> Generator[SchemaMessage, None, None]:
         plan, name, late = self.plan, self.name, self._late_name
+        self._tap.check_source()
         if self.takes_sdk_path:
             yield from self._mapped_schemas()
             return

@@ -16,12 +16,15 @@ from singer_sdk.singerlib import Catalog
 from typing_extensions import override
 
 from singer_spark import digits
+from singer_spark.assignment import Assignment
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.names import unmatched
 from singer_spark.plugin import SparkPlugin, read_json_object
+from singer_spark.report import is_reporting, report
 from singer_spark.session import open_session
 from tap_spark_source.catalog import read_catalog
 from tap_spark_source.declaration import CONFIG_JSONSCHEMA
+from tap_spark_source.identity import Identity, place_of
 from tap_spark_source.messages import ExactWriter
 from tap_spark_source.settings import Settings, source_problems
 from tap_spark_source.sources import Source, open_source
@@ -38,6 +41,7 @@ class TapSparkSource(SparkPlugin, Tap):
     config_jsonschema: ClassVar[dict[str, Any]] = CONFIG_JSONSCHEMA
     dynamic_catalog = True
     message_writer_class = ExactWriter
+    _is_checked = False
 
     def __init__(self, *, catalog: Catalog | dict[str, Any] | None = None, **options: Any) -> None:
         if isinstance(catalog, dict) and not isinstance(catalog, Catalog):
@@ -58,6 +62,28 @@ class TapSparkSource(SparkPlugin, Tap):
     def source(self) -> Source:
         """The source; Spark starts here."""
         return open_source(self.settings)
+
+    def check_source(self) -> None:
+        """Fail, once and before a row is read, where the state belongs to another source."""
+        if self._is_checked or not (is_reporting() or self._assignment.source):
+            return
+        self._is_checked = True
+        found = Identity(place=place_of(self.settings), id=self.source.own_id())
+        if self._assignment.source and self._goes_on():
+            found.check(self._assignment.source, self._assignment.pipeline)
+        report("source", "", id=found.id, place=found.place)
+
+    def _goes_on(self) -> bool:
+        """Say whether a stream is read from where an earlier run has ended."""
+        bookmarks = self.state.get("bookmarks", {})
+        return any(
+            bookmarks.get(name) and not self._assignment.reloads(name) and stream.selected
+            for name, stream in self.streams.items()
+        )
+
+    @cached_property
+    def _assignment(self) -> Assignment:
+        return Assignment.here()
 
     @property
     def spark(self) -> SparkSession:

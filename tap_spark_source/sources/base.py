@@ -42,6 +42,10 @@ class Source(ABC):
         self.spark = spark
         self._settings = settings
 
+    def own_id(self) -> str | None:
+        """Return the id that the source itself has, where it tells one."""
+        return None
+
     @abstractmethod
     def discover(self) -> list[Table]:
         """Describe the tables that the settings ask for."""

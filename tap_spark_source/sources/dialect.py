@@ -125,7 +125,11 @@ class Dialect:
         """Return the connection properties: those given, and what the tap adds."""
         return dict(given)
 
-    # What the database says of its tables
+    # What the database says of itself and of its tables
+
+    def identity_query(self) -> str | None:
+        """Return the query of the database's own id, in the column `id`, where it has one."""
+        return None
 
     def columns_query(self, wanted: str) -> str:
         """Return a query of tables and columns: one row per column."""

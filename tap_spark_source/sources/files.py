@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -47,13 +48,15 @@ _HALF_WRITTEN = (".tmp", ".temp", ".part", ".partial", ".inprogress", ".filepart
 class FoundFile:
     """A file of a table: its name below the table's folder, and when it was last written.
 
-    `label` is what Spark calls the file when it tells where a row came from.
+    `label` is what Spark calls the file when it tells where a row came from. A file of the future
+    has a time that had not come when the files were listed.
     """
 
     name: str
     path: str
     modified: str
     label: str = ""
+    is_future: bool = False
 
 
 class FileSource(FrameSource):
@@ -148,6 +151,8 @@ class FileSource(FrameSource):
     def _complete_files(self, path: str) -> list[FoundFile]:
         modified = "date_format(modificationTime, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx\") as modified"
         label = "_metadata.file_path as label"
+        # Before the list is made: what is written meanwhile is the next run's.
+        now = datetime.now(timezone.utc).isoformat(timespec="microseconds")
         found = self._files(_globbed(path), "path", modified, label).toArrow().to_pylist()
         files = [
             FoundFile(
@@ -155,6 +160,7 @@ class FileSource(FrameSource):
                 path=row["path"],
                 modified=row["modified"],
                 label=row["label"],
+                is_future=row["modified"] > now,
             )
             for row in found
         ]

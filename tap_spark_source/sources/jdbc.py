@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from singer_spark.errors import SourceError
+from singer_spark.errors import SingerSparkError, SourceError
 from singer_spark.names import quote
 from singer_spark.secrets import mask
 from tap_spark_source.key import Key
@@ -67,6 +67,14 @@ class JdbcSource(Source):
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         super().__init__(spark, settings)
         self._dialect = _DIALECTS.get(settings.url.split(":")[1].lower(), Dialect)()
+
+    @override
+    def own_id(self) -> str | None:
+        query = self._dialect.identity_query()
+        try:
+            return str(self._rows(query, ["id"])[0]["id"]) if query else None
+        except SingerSparkError:  # not every server lets every user ask
+            return None
 
     @override
     def discover(self) -> list[Table]:

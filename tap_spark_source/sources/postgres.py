@@ -88,6 +88,14 @@ class Postgres(Dialect):
         return {"ApplicationName": "tap-spark-source", **given}
 
     @override
+    def identity_query(self) -> str:
+        """Ask for the id that initdb gives; copies of a server by its files have the same."""
+        return (
+            "select 'postgresql:' || system_identifier || '/' || current_database() as id "
+            "from pg_catalog.pg_control_system()"
+        )
+
+    @override
     def literal(self, column: Column, value: str) -> str:
         """A quoted text takes the type of the column that it is compared with."""
         if column.datatype == "binary":

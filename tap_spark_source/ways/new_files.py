@@ -4,12 +4,16 @@ The bookmark holds the newest modification time that was read, and the names of 
 read and have it. With a lookback these are the files that are older by no more than that, each with
 its time: so that a file that appears late with an older time, or is replaced by one, is found, and
 no other one is read again. Files are read in the order of their times, some at a time.
+
+A time that has not come yet never becomes that newest time, or every file until then would be
+taken for an older one: files of the future are kept by name and time until their time has come.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from singer_spark.errors import StateError
@@ -19,6 +23,10 @@ from tap_spark_source.ways.piece import Piece
 
 FILES = "files"
 _PIECE_FILES = 1000
+# Clocks differ by a little.
+_TOLERANCE = timedelta(minutes=1)
+
+logger = logging.getLogger("tap-spark-source")
 
 
 def pieces(source: FileSource, plan: ReadPlan) -> Iterator[Piece]:
@@ -26,6 +34,7 @@ def pieces(source: FileSource, plan: ReadPlan) -> Iterator[Piece]:
     seen = _seen(plan)
     there = source.files_of(plan.table)
     fresh = new_files(there, seen, lookback=plan.lookback)
+    _warn_of_future(plan.table.stream, seen, fresh)
     if not fresh:
         yield Piece(bookmark=plan.bookmark, is_last=True)
     limit = plan.max_rows
@@ -51,13 +60,9 @@ def new_files(
     found: Sequence[FoundFile], seen: Mapping[str, Any], *, lookback: float = 0
 ) -> list[FoundFile]:
     """Choose the files that were not read yet as they are, the oldest first."""
-    newest, times = seen.get("modified", ""), _times(seen, found)
-    lowest = _earlier(newest, lookback)
+    lowest, times = _earlier(seen.get("modified", ""), lookback), _times(seen, found)
     fresh = [
-        file
-        for file in found
-        if file.modified > newest
-        or (file.modified >= lowest and times.get(file.name) != file.modified)
+        file for file in found if file.modified >= lowest and times.get(file.name) != file.modified
     ]
     return sorted(fresh, key=lambda file: (file.modified, file.name))
 
@@ -70,11 +75,40 @@ def seen_after(
     lookback: float = 0,
 ) -> dict[str, Any]:
     """Return the bookmark after reading some of the files found, in their order."""
-    newest = max(read[-1].modified, seen.get("modified", ""))
-    lowest, there = _earlier(newest, lookback), {file.name for file in found}
     times = _times(seen, found) | {file.name: file.modified for file in read}
+    past = {file.name: file.modified for file in (*found, *read) if not file.is_future}
+    # Beyond the last file that was read others may wait, before one of the future whose time came.
+    reached = [
+        time for name, time in times.items() if past.get(name) == time and time <= read[-1].modified
+    ]
+    newest = max([seen.get("modified", ""), *reached])
+    lowest, there = _earlier(newest, lookback), {file.name for file in found}
     kept = {name: times[name] for name in sorted(times) if name in there and times[name] >= lowest}
-    return {"modified": newest, "names": kept if lookback else list(kept)}
+    needs_times = lookback or any(time > newest for time in kept.values())
+    known = {"modified": newest} if newest else {}
+    return {**known, "names": kept if needs_times else list(kept)}
+
+
+def _warn_of_future(stream: str, seen: Mapping[str, Any], fresh: Sequence[FoundFile]) -> None:
+    soon = (datetime.now(timezone.utc) + _TOLERANCE).isoformat(timespec="microseconds")
+    ahead = [file for file in fresh if file.is_future and file.modified > soon]
+    if ahead:
+        logger.warning(
+            "%s: %d files have a time of modification in the future, such as %s of %s; they are "
+            "read, and so are later files: correct the clock that writes them",
+            stream,
+            len(ahead),
+            ahead[-1].name,
+            ahead[-1].modified,
+        )
+    if seen.get("modified", "") > soon:
+        logger.warning(
+            "%s: the bookmark's files are of %s, which is in the future; files that came since and "
+            "are older than that are not found: run with --refresh %s",
+            stream,
+            seen["modified"],
+            stream,
+        )
 
 
 def _times(seen: Mapping[str, Any], found: Sequence[FoundFile]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -48,6 +49,20 @@ def test_only_files_that_were_not_read_before_are_read(tmp_path):
     assert third.state == second.state
     put(tmp_path, "a.csv", "id,v\n1,changed\n", 5000)
     assert ids(run_tap(config(tmp_path), state=third.state)) == [1]
+
+
+def test_a_file_of_the_future_hides_no_later_one(tmp_path, caplog):
+    now = time.time()
+    put(tmp_path, "a.csv", "id,v\n1,x\n", now + 86400)
+    put(tmp_path, "b.csv", "id,v\n2,x\n", now - 60)
+    first = run_tap(config(tmp_path))
+    assert ids(first) == [1, 2]
+    assert caplog.text.count("have a time of modification in the future") == 1
+    put(tmp_path, "c.csv", "id,v\n3,x\n", now)
+    second = run_tap(config(tmp_path), state=first.state)
+    assert ids(second) == [3]
+    assert ids(run_tap(config(tmp_path), state=second.state)) == []
+    assert caplog.text.count("have a time of modification in the future") == 1
 
 
 def test_folders_between_the_table_and_its_files_are_columns(tmp_path):

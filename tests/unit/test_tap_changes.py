@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from singer_spark.errors import SchemaError, StateError
 from tap_spark_source.plan import ReadPlan
@@ -123,6 +126,58 @@ def test_a_replaced_file_that_a_limit_leaves_is_not_taken_for_the_one_before(loo
     seen = seen_after([old], {}, lookback=lookback, found=[old])
     seen = seen_after([first], seen, lookback=lookback, found=[first, second])
     assert new_files([first, second], seen, lookback=lookback) == [second]
+
+
+def listed(files: dict[str, int], now: int) -> list[FoundFile]:
+    """Return the files of a folder, by name and minute, as a list made at a minute shows them."""
+    return [
+        replace(file(name, minute(at)), is_future=at > now) for name, at in sorted(files.items())
+    ]
+
+
+@settings(max_examples=500, deadline=None)
+@given(data=st.data(), lookback=st.sampled_from([0, 300]))
+def test_whatever_the_clocks_say_each_file_is_read_once(data, lookback):
+    """Files of now, of the future, replaced and of equal times; runs that end in the middle."""
+    files, seen, read, now = {}, {}, [], 0
+    put = []
+    for _ in range(data.draw(st.integers(1, 6))):
+        now += data.draw(st.integers(0, 5))
+        for name in data.draw(st.lists(st.sampled_from("abcdefgh"), max_size=4)):
+            at = now + data.draw(st.sampled_from([0, 0, 0, 1, 20]))
+            if files.get(name) != at:
+                files[name] = at
+                put.append((name, minute(at)))
+        there = listed(files, now)
+        fresh = new_files(there, seen, lookback=lookback)
+        cut = data.draw(st.integers(0, len(fresh)))
+        for some in filter(None, (fresh[:cut], fresh[cut:] if data.draw(st.booleans()) else [])):
+            read += [(one.name, one.modified) for one in some]
+            seen = seen_after(some, seen, lookback=lookback, found=there)
+            assert seen.get("modified", "") <= minute(now)
+    left = new_files(listed(files, now), seen, lookback=lookback)
+    read += [(one.name, one.modified) for one in left]
+    assert {(name, minute(at)) for name, at in files.items()} <= set(read)
+    assert all(read.count(one) <= put.count(one) for one in read)
+
+
+def test_a_bookmark_of_the_future_is_told(caplog):
+    now = datetime.now(timezone.utc)
+    ahead = (now + timedelta(days=1)).isoformat(timespec="microseconds")
+    source = CountedFiles(replace(file("a", ahead), is_future=True), file("b", minute(1)))
+    read = ReadPlan(table=Table(stream="t", name="t"), columns=(), key_properties=())
+    (piece,) = pieces(source, read)
+    assert piece.bookmark["files"] == {
+        "modified": minute(1),
+        "names": {"a": ahead, "b": minute(1)},
+    }
+    assert "t: 1 files have a time of modification in the future, such as a of" in caplog.text
+    caplog.clear()
+    list(pieces(source, replace(read, bookmark=piece.bookmark)))
+    assert caplog.text == ""
+    kept = {"files": {"modified": ahead, "names": ["a"]}}
+    list(pieces(source, replace(read, bookmark=kept)))
+    assert "run with --refresh t" in caplog.text
 
 
 def test_names_of_files_that_are_no_texts_are_a_state_error():
