@@ -168,6 +168,11 @@ def _translated(reason: str, where: str) -> SingerSparkError:
             f"cannot read {where}: events behind the bookmark are no longer kept; remove the "
             "stream's bookmark from the state, and it is read from its first event"
         )
+    if re.search(r"(?i)(read|connect|connection|attempt) timed out|SocketTimeout", reason):
+        return TransientError(
+            f"cannot read {where}: the server did not answer in time ({reason}); run again, or set "
+            "the driver's timeouts in source_options"
+        )
     if "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND" in reason:
         return TransientError(f"cannot read {where}: Spark has lost what it had read; run again")
     return SourceError(f"cannot read {where}: {reason}; check that it is there and may be read")

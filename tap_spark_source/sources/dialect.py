@@ -58,6 +58,9 @@ class Dialect:
     knows_indexes = False
     # Types that the database does not sort, or otherwise than it compares them with a text.
     unordered: tuple[str, ...] = ()
+    # What ends a wait for a server that is gone: half a minute for a connection, a minute for a
+    # login, half an hour for the first row of a slow query or the next one.
+    timeouts: Mapping[str, str] = {}
     system_schemas: tuple[str, ...] = (
         "information_schema",
         "INFORMATION_SCHEMA",
@@ -124,6 +127,16 @@ class Dialect:
     def connection(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return the connection properties: those given, and what the tap adds."""
         return dict(given)
+
+    def waits(self, given: Mapping[str, str], url: str) -> dict[str, str]:
+        """Return the timeouts that neither the options nor the URL of the user set."""
+        known = {name.lower() for name in given}
+        return {
+            name: value
+            for name, value in self.timeouts.items()
+            if name.lower() not in known
+            and not re.search(rf"[?;&]{re.escape(name)}=", url, flags=re.IGNORECASE)
+        }
 
     # What the database says of itself and of its tables
 

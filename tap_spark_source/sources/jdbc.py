@@ -201,6 +201,7 @@ class JdbcSource(Source):
     ) -> DataFrame:
         settings = self._settings
         options = {
+            **self._dialect.waits(settings.options, settings.url),
             **self._dialect.connection(settings.options),
             "fetchsize": str(settings.fetch_rows),
             # Without it a time without a zone would be taken for an instant.

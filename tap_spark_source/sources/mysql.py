@@ -53,6 +53,12 @@ class MySQL(Dialect):
     knows_indexes = True
     # The first two are sorted by number and compared by text.
     unordered = ("enum", "set", "json", *_SHAPES)
+    # In milliseconds; a login counts as answers of the server.
+    timeouts: Mapping[str, str] = {
+        "connectTimeout": "30000",
+        "socketTimeout": "1800000",
+        "tcpKeepAlive": "true",
+    }
 
     @override
     def url(self, url: str) -> str:

@@ -36,6 +36,12 @@ class Oracle(Dialect):
     label = "({schema} || '.' || {table})"
     random = "dbms_random.value"
     system_schemas = ("SYS", "SYSTEM")
+    timeouts: Mapping[str, str] = {
+        "oracle.net.CONNECT_TIMEOUT": "30000",
+        "oracle.jdbc.loginTimeout": "60",
+        "oracle.jdbc.ReadTimeout": "1800000",
+        "oracle.net.keepAlive": "true",
+    }
     unordered = ("clob", "nclob", "blob", "bfile", "long", "xmltype", "json")
 
     @override

@@ -82,6 +82,12 @@ class Postgres(Dialect):
     random = "random()"
     knows_indexes = True
     unordered = _UNORDERED
+    timeouts: Mapping[str, str] = {
+        "connectTimeout": "30",
+        "loginTimeout": "60",
+        "socketTimeout": "1800",
+        "tcpKeepAlive": "true",
+    }
 
     @override
     def connection(self, given: Mapping[str, str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
@@ -35,6 +35,8 @@ class SQLServer(Dialect):
     # One number for each row, not one for the query.
     random = "rand(checksum(newid()))"
     system_schemas = ("sys", "INFORMATION_SCHEMA")
+    # In seconds and in milliseconds; the driver keeps connections alive by itself.
+    timeouts: Mapping[str, str] = {"loginTimeout": "60", "socketTimeout": "1800000"}
     unordered = (
         "sql_variant",
         "xml",

@@ -6,8 +6,10 @@ import pytest
 
 from tap_spark_source.sources.derby import Derby
 from tap_spark_source.sources.dialect import PLAIN, Dialect, wanted_condition
-from tap_spark_source.sources.mysql import MySQL
+from tap_spark_source.sources.mysql import MariaDB, MySQL
+from tap_spark_source.sources.oracle import Oracle
 from tap_spark_source.sources.postgres import Postgres
+from tap_spark_source.sources.sqlserver import SQLServer
 from tap_spark_source.table import Column, Index, is_wanted
 
 
@@ -39,6 +41,17 @@ def test_identifiers_are_quoted(dialect, quoted):
 )
 def test_a_bookmark_becomes_a_literal_of_its_type(dialect, datatype, value, literal):
     assert dialect.literal(column(datatype), value) == literal
+
+
+@pytest.mark.parametrize("dialect", [Postgres(), MySQL(), MariaDB(), SQLServer(), Oracle()])
+def test_no_driver_waits_for_ever_unless_the_user_says_so(dialect):
+    waits = dialect.waits({}, "jdbc:x://h/d")
+    first_row = next(value for name, value in waits.items() if "socket" in name or "Read" in name)
+    assert int(first_row) in (1800, 1_800_000)
+    for name in waits:
+        others = {one for one in waits if one != name}
+        assert set(dialect.waits({name.upper(): "1"}, "jdbc:x://h/d")) == others
+        assert set(dialect.waits({}, f"jdbc:x://h/d?a=b&{name}=1")) == others
 
 
 def test_patterns_are_pushed_down_as_far_as_sql_can_say_them():
