@@ -158,7 +158,6 @@ class StoreBook:
             self._lock.confirm()
         is_aside = self._record.mode == WINDOW
         new = self._reached if watermark is None else watermark
-        metadata = self._before.metadata
         after = self._store.save(
             replace(
                 self._before,
@@ -167,7 +166,7 @@ class StoreBook:
                 last_run_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
                 run_count=self._before.run_count + 1,
                 # A window says nothing of what lies outside of it.
-                metadata=metadata if is_aside else with_identities(metadata, new, found),
+                metadata=self._before.metadata if is_aside else self._identities(new, found),
             )
         )
         self._stored = True
@@ -196,6 +195,10 @@ class StoreBook:
                 self._store.save_checkpoint(self._name, reached)
         with _warned("the record of this run is lost"):
             save_run(self._store, self._name, self._record.to_dict())
+
+    def _identities(self, new: Mapping[str, Any], found: Identities) -> dict[str, Any]:
+        reload = self._start.run.reload if self._start else frozenset()
+        return with_identities(self._before.metadata, new, found, reload)
 
     @property
     def _reached(self) -> Mapping[str, Any]:

@@ -48,12 +48,20 @@ def known_identities(
 
 
 def with_identities(
-    metadata: Mapping[str, Any], state: Mapping[str, Any], found: Identities
+    metadata: Mapping[str, Any],
+    state: Mapping[str, Any],
+    found: Identities,
+    reload: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
-    """Lay what a run found over what was known; streams that are gone are forgotten."""
+    """Lay what a run found over what was known.
+
+    Streams that are gone are forgotten, and what was loaded afresh belongs to what was found only.
+    """
+    if EVERY_STREAM in reload:
+        metadata = {key: one for key, one in metadata.items() if key not in (SOURCE, TABLES)}
     kept = metadata.get(TABLES)
     known = kept if isinstance(kept, Mapping) else {}
-    held = bookmarked(state)
+    held = bookmarked(state) - reload
     tables = {name: one for name, one in known.items() if name in held} | dict(found.tables)
     after = {key: value for key, value in metadata.items() if key not in (SOURCE, TABLES)}
     source = found.source or metadata.get(SOURCE)

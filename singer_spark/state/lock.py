@@ -32,8 +32,6 @@ POLL_SECONDS = 5.0 * PACE
 TICK_SECONDS = 1.0 * PACE
 BY_HAND = "by-hand-"  # begins the id of a holder that is no run
 ATTEMPTS = 20  # each lost to another who came and went in between
-# Counts on while the machine sleeps.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class LockedError(TransientError):
@@ -191,7 +189,7 @@ class RunLock:
         if not by_hand:
             self._count_on(found)
         self._holder = self._holder.renewed()
-        sent = time.clock_gettime(_CLOCK)
+        sent = _clock()
         try:
             self._tag = self._documents.write(self._key, self._holder.to_dict(), tag)
         except ConflictError:
@@ -231,7 +229,7 @@ class RunLock:
     def _count_down(self, tell: _Once) -> None:
         """Stop the run well before others may take over, however long a heartbeat hangs."""
         while not self._stop.wait(TICK_SECONDS):
-            if time.clock_gettime(_CLOCK) - self._confirmed > STOP_SECONDS:
+            if _clock() - self._confirmed > STOP_SECONDS:
                 self._expired = True
                 why = "no heartbeat for "
                 why += f"{duration(STOP_SECONDS)}: the state store is out of reach, or all slept"
@@ -240,7 +238,7 @@ class RunLock:
 
     def _renew(self, tag: str | Expect) -> bool:
         self._holder = self._holder.renewed()
-        sent = time.clock_gettime(_CLOCK)
+        sent = _clock()
         try:
             self._tag = self._documents.write(self._key, self._holder.to_dict(), tag)
         except ConflictError:
@@ -261,6 +259,11 @@ class RunLock:
                 f"end it: singer-spark unlock {self.name}"
             )
         return found, tag
+
+
+def _clock() -> float:
+    """Read a clock that counts on while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @final

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -96,6 +98,67 @@ class TestEveryStore:
                 RunLock(store, "p", "run-1").acquire()
 
 
+class TestTakeOver:
+    """Who takes over judges by a heartbeat that stands still, never by comparing clocks."""
+
+    def acquire(self, folder, while_waiting=lambda: None):
+        """Try to take the lock; gives what was said and how often it waited."""
+        self.said, self.waits = [], 0
+
+        def pause(seconds):
+            self.waits += 1
+            while_waiting()
+            time.sleep(seconds)
+
+        return RunLock(folder, "p", "run-2").acquire(self.said.append, pause)
+
+    @pytest.mark.parametrize("age", [0, 20, 290, -20])
+    def test_a_heartbeat_that_looks_fresh_is_refused_at_once(self, folder, age):
+        write_lock(folder, heartbeat_at=ago(age))
+        with pytest.raises(LockedError):
+            self.acquire(folder)
+        assert (self.said, self.waits) == ([], 0)
+
+    @pytest.mark.parametrize("age", [1000, -1000, 10**9])
+    def test_one_that_looks_old_or_lies_ahead_is_watched_and_then_taken(self, folder, age):
+        write_lock(folder, heartbeat_at=ago(age))
+        begun = time.monotonic()
+
+        assert self.acquire(folder).run_id == "other-run"
+        assert time.monotonic() - begun >= lock_module.WATCH_SECONDS
+        assert len(self.said) == 1
+        assert "it is taken over if its heartbeat stands still" in self.said[0]
+
+    @pytest.mark.parametrize("age", [1000, -1000])
+    def test_one_that_moves_is_alive_whatever_the_clocks_say(self, folder, age):
+        write_lock(folder, heartbeat_at=ago(age))
+        with pytest.raises(LockedError):
+            self.acquire(folder, lambda: write_lock(folder, heartbeat_at=ago(age - 1)))
+        assert self.waits == 1
+
+    def test_one_that_goes_while_it_is_watched_has_ended(self, folder):
+        write_lock(folder, heartbeat_at=ago(1000))
+        assert self.acquire(folder, lambda: folder.objects.delete("p/lock")) is None
+        assert self.waits == 1
+
+    def test_one_of_a_process_that_is_gone_here_is_taken_at_once(self, folder):
+        gone = subprocess.Popen([sys.executable, "-c", ""])
+        gone.wait()
+        holder = replace(Holder.here("died"), pid=gone.pid)
+        folder.documents.write("p/lock", holder.to_dict(), Expect.ANYTHING)
+        assert self.acquire(folder).run_id == "died"
+        assert self.waits == 0
+
+    def test_the_watch_is_longer_than_a_holder_lives_without_a_heartbeat(self):
+        code = (
+            "from singer_spark.runner.supervisor import GRACE_SECONDS as grace\n"
+            "from singer_spark.state.lock import *\n"
+            "assert 3 * BEAT_SECONDS < STOP_SECONDS\n"
+            "assert STOP_SECONDS + 2 * grace < WATCH_SECONDS"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+
 @pytest.fixture
 def folder(tmp_path):
     return create_state_store(tmp_path / "state")
@@ -151,4 +214,33 @@ class TestHeartbeat:
             assert time.monotonic() < until
             time.sleep(0.01)
         assert "out of reach" in told[0].message
+        lock.release()
+
+    def test_a_heartbeat_that_hangs_stops_the_holder_too(self, folder, monkeypatch):
+        monkeypatch.setattr(lock_module, "STOP_SECONDS", 0.2)
+        lock, told, heard = RunLock(folder, "p", "run-1"), [], threading.Event()
+        lock.acquire()
+        hang, write = threading.Event(), folder.objects.write
+        monkeypatch.setattr(folder.objects, "write", lambda *given: hang.wait(20) and write(*given))
+        lock.keep(lambda error: (told.append(error), heard.set()))
+
+        assert heard.wait(5)
+        assert not lock.held
+        hang.set()
+        lock.release()
+        assert [type(error) for error in told] == [LostLockError]
+
+    def test_the_time_that_the_machine_sleeps_counts(self, folder, monkeypatch):
+        monkeypatch.setattr(lock_module, "BEAT_SECONDS", 60)
+        lock, told, heard = RunLock(folder, "p", "run-1"), [], threading.Event()
+        lock.acquire()
+        awake = lock_module._clock
+        lock.keep(lambda error: (told.append(error), heard.set()))
+        time.sleep(0.1)
+        assert told == []
+        monkeypatch.setattr(lock_module, "_clock", lambda: awake() + 600)
+
+        assert heard.wait(5)
+        with pytest.raises(LostLockError):
+            lock.confirm()
         lock.release()

@@ -8,9 +8,10 @@ import os
 import pytest
 
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.runner import StateFiles
+from singer_spark.runner import RunOptions, StateFiles
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state import PipelineState
+from singer_spark.state.change import replace_state
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import LockedError, LostLockError, locked
 from singer_spark.state.objects import Expect
@@ -150,6 +151,111 @@ class TestResume:
 
         assert "checkpoint.json is damaged" in failed.fail(StateError, resume=True).message
         assert failed.note("tap-fake.pid") is None
+
+
+# Reads what is left, as a tap does: a stream without a bookmark from its start.
+TWO_STREAMS = """
+given = option("--state")
+state = json.load(open(given)) if given else {}
+note("tap-state", json.dumps(state))
+note("run-file", open(os.environ["SINGER_SPARK_RUN_FILE"]).read())
+"""
+
+
+class TestResumeOfThatRun:
+    """--resume goes on with the run that failed, be it one in full or of some streams."""
+
+    OLD = {"bookmarks": {"orders": 5, "items": 5}}
+
+    @pytest.fixture
+    def known(self, bench):
+        bench.store.save(PipelineState("p", self.OLD, run_count=1))
+        return bench
+
+    def fail_with(self, bench, *states, **options):
+        said = "".join(f'say(type="STATE", value={state!r})\n' for state in states)
+        wait = 'await_note("committed")\n' if states else ""
+        bench.write("tap-fake", TWO_STREAMS + said + wait + "sys.exit(3)")
+        bench.fail(ChildError, RunOptions(**options))
+
+    def resume(self, bench):
+        bench.write("tap-fake", TWO_STREAMS + 'say(type="STATE", value={"bookmarks": {"o": 9}})')
+        bench.run(resume=True)
+        return json.loads(bench.note("tap-state")), json.loads(bench.note("run-file"))["reload"]
+
+    @pytest.mark.parametrize(
+        ("options", "state", "reload", "line"),
+        [
+            ({"full": True}, {}, ["*"], "Resuming --full (from"),
+            (
+                {"refresh": ("orders",)},
+                {"bookmarks": {"items": 5}},
+                ["orders"],
+                "Resuming --refresh orders (from",
+            ),
+        ],
+    )
+    def test_one_that_failed_before_its_first_state_starts_as_it_started(
+        self, known, options, state, reload, line
+    ):
+        self.fail_with(known, **options)
+
+        assert self.resume(known) == (state, reload)
+        assert any(said.startswith(line) for said in known.lines)
+        assert known.store.get("p").watermark == {"bookmarks": {"o": 9}}
+        assert known.store.get_checkpoint("p") is None
+
+    def test_what_it_had_loaded_goes_on_and_the_rest_is_still_reloaded(self, known):
+        reached = {"bookmarks": {"orders": 2}}
+        self.fail_with(known, reached, full=True)
+
+        assert known.store.get_checkpoint("p") == reached
+        assert self.resume(known) == (reached, ["items"])
+
+    def test_one_that_fails_again_and_again_is_still_that_run(self, known):
+        self.fail_with(known, full=True)
+        self.fail_with(known, resume=True)
+        self.fail_with(known, {"bookmarks": {"orders": 2}}, resume=True)
+        self.fail_with(known, resume=True)
+        assert self.resume(known) == ({"bookmarks": {"orders": 2}}, ["items"])
+
+    def test_one_that_was_killed_is_resumed_as_well(self, known):
+        killed = 'os.kill(int(os.environ["RUNNER"]), signal.SIGKILL)\n'
+        known.write("tap-fake", killed + "time.sleep(60)")
+        child = os.fork()
+        if not child:
+            os.environ["RUNNER"] = str(os.getpid())
+            try:
+                known.run(full=True)
+            finally:
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
+        assert self.resume(known) == ({}, ["*"])
+
+    def test_a_plain_run_that_fails_later_is_what_is_resumed_then(self, known):
+        self.fail_with(known, full=True)
+        self.fail_with(known, {"bookmarks": {"orders": 6, "items": 5}})
+        assert self.resume(known) == ({"bookmarks": {"orders": 6, "items": 5}}, [])
+
+    def test_a_state_that_was_set_afterwards_wins(self, known):
+        self.fail_with(known, full=True)
+        replace_state(known.store, known.store.get("p"), {"bookmarks": {"orders": 1}})
+        assert self.resume(known) == ({"bookmarks": {"orders": 1}}, [])
+
+    def test_a_run_that_succeeded_leaves_nothing_to_resume(self, known):
+        self.fail_with(known, full=True)
+        known.write("tap-fake", TAP)
+        known.run()
+        assert self.resume(known)[1] == []
+
+    @pytest.mark.parametrize(
+        "kind", ["{}", '{"mode": "full"}', '{"mode": "full", "streams": 1, "reload": []}']
+    )
+    def test_a_kind_that_makes_no_sense_is_a_damaged_checkpoint(self, known, kind):
+        (known.folder / "state/p/checkpoint.json").write_text(
+            f'{{"singer_spark": {kind}, "state": {{}}}}'
+        )
+        assert "checkpoint.json is damaged" in known.fail(StateError, resume=True).message
 
 
 class TestStateFiles:

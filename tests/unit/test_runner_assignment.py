@@ -1,0 +1,284 @@
+"""What a run tells tap and target: its number, what it reloads, what its state belongs to."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from singer_spark.assignment import Assignment
+from singer_spark.errors import StateError
+from singer_spark.runner import RunOptions, StateFiles, Window
+from singer_spark.runner.supervisor import ChildError
+from singer_spark.state import PipelineState
+from singer_spark.state.change import accept_state, delete_state, replace_state
+from singer_spark.state.fence import confirm_lock
+from singer_spark.state.generation import Generation, write_generation
+from singer_spark.state.lock import LostLockError, end_lock, read_lock
+from singer_spark.state.objects import Expect
+from tests.support.bench import TAP, TARGET
+from tests.support.locks import ago, write_lock
+
+SPY = """
+path = os.environ["SINGER_SPARK_RUN_FILE"]
+note("mode", oct(os.stat(path).st_mode & 0o777))
+note("run-file", open(path).read())
+note("state-url", os.environ["SINGER_SPARK_STATE_URL"])
+note("lock", open(here + "/state/p/lock").read() if os.path.exists(here + "/state/p/lock") else "")
+"""
+TABLE = {"location": "lake/orders", "id": "t-1", "version": 7, "run_id": "r", "key": ["id"]}
+SOURCE = {"id": "postgresql:1/shop", "place": "jdbc:postgresql://db:5432/shop"}
+STATE = {"bookmarks": {"orders": {"replication_key_value": 3}}}
+REPORT = """
+def report(**fact):
+    open(os.environ["SINGER_SPARK_REPORT"], "a").write(json.dumps(fact) + chr(10))
+"""
+
+
+@pytest.fixture
+def spied(bench):
+    bench.write("tap-fake", SPY + TAP)
+    return bench
+
+
+def told(bench):
+    return json.loads(bench.note("run-file"))
+
+
+class TestReload:
+    @pytest.fixture
+    def known(self, spied):
+        spied.store.save(PipelineState("p", STATE, run_count=1))
+        return spied
+
+    def test_it_is_a_private_file_and_the_store_an_environment_variable(self, spied):
+        spied.run()
+
+        assert spied.note("mode") == "0o600"
+        assert json.loads(spied.note("state-url")) == spied.state
+        assert told(spied) | {"generation": 0} == {
+            "generation": 0, "claims": False, "reload": [], "source": None, "tables": {}
+        }  # fmt: skip
+
+    def test_a_plain_run_reloads_nothing(self, known):
+        known.run()
+        assert told(known)["reload"] == []
+
+    def test_full_reloads_everything_and_refresh_a_stream(self, known):
+        known.run(full=True)
+        assert told(known)["reload"] == ["*"]
+        known.run(RunOptions(refresh=("orders",)))
+        assert told(known)["reload"] == ["orders"]
+
+    def test_a_first_run_and_one_that_always_reads_in_full_reload_nothing(self, spied):
+        spied.run(full=True)
+        assert told(spied)["reload"] == []
+        spied.run(incremental=False)
+        assert told(spied)["reload"] == []
+
+    def test_files_have_no_lock_and_no_memory_but_reload(self, spied):
+        given = spied.folder / "in.json"
+        given.write_text(json.dumps(STATE))
+        spied.run(RunOptions(full=True, files=StateFiles(given)))
+
+        assert told(spied) == {
+            "generation": None, "claims": False, "reload": ["*"], "source": None, "tables": {}
+        }  # fmt: skip
+        assert spied.note("state-url") == ""
+
+    def test_what_a_run_around_us_was_told_is_not_passed_on(self, spied, monkeypatch):
+        monkeypatch.setenv("SINGER_SPARK_RUN_FILE", "/other")
+        monkeypatch.setenv("SINGER_SPARK_STATE_URL", '"other"')
+        spied.run(RunOptions(files=StateFiles()))
+        assert spied.note("state-url") == ""
+
+
+class TestGeneration:
+    def test_each_run_has_a_higher_number_which_the_lock_shows(self, spied):
+        numbers = []
+        for _ in range(3):
+            spied.run()
+            numbers.append(told(spied)["generation"])
+            assert json.loads(spied.note("lock"))["generation"] == numbers[-1]
+
+        assert numbers == sorted(set(numbers))
+        assert time.time() - 60 < numbers[0] <= time.time() + 1
+
+    def test_it_is_higher_than_any_before_whatever_the_clock_says(self, spied):
+        write_generation(spied.store, "p", Generation(number=2**40), Expect.ABSENT)
+        spied.run()
+        assert told(spied)["generation"] == 2**40 + 1
+
+    def test_after_a_run_that_ended_in_order_nothing_is_claimed(self, spied):
+        spied.run()
+        spied.write("target-fake", "sys.exit(3)")
+        spied.fail(ChildError)
+        spied.fail(ChildError)
+        assert told(spied)["claims"] is False
+
+    def test_who_takes_over_a_dead_lock_claims(self, spied):
+        write_lock(spied.store, heartbeat_at=ago(1000), generation=2**40)
+        spied.run()
+
+        assert told(spied)["claims"] is True
+        assert told(spied)["generation"] == 2**40 + 1
+        spied.run()
+        assert told(spied)["claims"] is False
+
+    def test_after_unlock_the_next_run_claims(self, spied):
+        lose = 'os.remove(here + "/state/p/lock")\n'  # what unlock does
+        spied.write("target-fake", TARGET + lose)
+        spied.fail(LostLockError)
+        spied.write("target-fake", TARGET)
+        spied.run()
+        assert told(spied)["claims"] is True
+
+    def test_a_claim_is_owed_until_a_run_succeeds(self, spied):
+        write_lock(spied.store, heartbeat_at=ago(1000))
+        spied.write("target-fake", "sys.exit(3)")
+        spied.fail(ChildError)
+        spied.write("target-fake", TARGET)
+        spied.run()
+        assert told(spied)["claims"] is True
+
+    def test_a_change_by_hand_in_between_owes_it_on(self, spied):
+        lose = 'os.remove(here + "/state/p/lock")\n'
+        spied.write("target-fake", TARGET + lose)
+        spied.fail(LostLockError)
+        replace_state(spied.store, PipelineState("p"), {"x": 1})
+        delete_state(spied.store, "p")
+        spied.write("target-fake", TARGET)
+        spied.run()
+        assert told(spied)["claims"] is True
+
+    def test_a_damaged_note_of_the_last_holder_claims(self, spied):
+        for body in (b"?", b"{}", b'{"generation": "x"}'):
+            spied.store.objects.write("p/generation.json", body, Expect.ANYTHING)
+            spied.run()
+            assert told(spied)["claims"] is True
+
+    def test_a_run_that_lost_its_lock_before_it_began_starts_nothing(self, spied, monkeypatch):
+        def overtake(*_):
+            write_generation(spied.store, "p", Generation(number=2**40), Expect.ABSENT)
+
+        monkeypatch.setattr("singer_spark.runner.book.StoreBook._record_death", overtake)
+        spied.fail(LostLockError)
+        assert spied.note("tap-fake.pid") is None
+
+
+class TestFence:
+    @pytest.fixture
+    def here(self, bench, monkeypatch):
+        write_lock(bench.store, run_id="r-1", generation=5)
+        monkeypatch.setenv("SINGER_SPARK_STATE_URL", json.dumps(bench.state))
+        return bench
+
+    def assigned(self, **changes):
+        return Assignment(**{"run_id": "r-1", "pipeline": "p", "generation": 5, **changes})
+
+    def test_the_holder_is_confirmed_and_nobody_else(self, here):
+        confirm_lock(self.assigned())
+        for other in ({"run_id": "r-2"}, {"generation": 4}):
+            with pytest.raises(LostLockError) as caught:
+                confirm_lock(self.assigned(**other))
+            assert caught.value.exit_code == 75
+        end_lock(here.store, "p", read_lock(here.store, "p")[1])
+        with pytest.raises(LostLockError):
+            confirm_lock(self.assigned())
+
+    @pytest.mark.usefixtures("here")
+    def test_a_run_without_a_number_is_not_fenced(self, monkeypatch):
+        confirm_lock(self.assigned(generation=None, run_id="other"))
+        monkeypatch.setenv("SINGER_SPARK_STATE_URL", "")
+        confirm_lock(self.assigned(run_id="other"))
+
+    @pytest.mark.usefixtures("here")
+    def test_a_store_out_of_reach_is_error_74(self, monkeypatch, tmp_path):
+        (tmp_path / "file").write_text("")
+        monkeypatch.setenv("SINGER_SPARK_STATE_URL", json.dumps(str(tmp_path / "file")))
+        with pytest.raises(StateError):
+            confirm_lock(self.assigned())
+
+
+class TestIdentity:
+    @pytest.fixture
+    def loaded(self, spied):
+        """A pipeline whose first run has told of its source and its table."""
+        facts = f"""
+report(kind="source", stream="", **{SOURCE!r})
+report(kind="table", stream="orders", **{TABLE!r})
+report(kind="table", stream="empty", **{TABLE!r})
+"""
+        bookmarks = TAP.replace('{"orders": 3}', '{"orders": 3, "empty": {}}')
+        spied.write("tap-fake", SPY + bookmarks)
+        spied.write("target-fake", REPORT + facts + TARGET)
+        spied.run()
+        spied.write("target-fake", TARGET)
+        return spied
+
+    def test_it_is_kept_after_success_and_given_to_the_next_run(self, loaded):
+        known = loaded.store.get("p")
+        assert known.metadata == {"source": SOURCE, "tables": {"orders": TABLE, "empty": TABLE}}
+        assert json.loads((loaded.folder / "state/p/state.json").read_text()) == known.watermark
+
+        loaded.run()
+        assert told(loaded)["source"] == SOURCE
+        assert told(loaded)["tables"] == {"orders": TABLE}  # the other has no bookmark
+        assert loaded.store.get("p").metadata["tables"]["orders"] == TABLE
+
+    def test_what_a_run_finds_is_laid_over_what_was_known(self, loaded):
+        newer = {**TABLE, "version": 8}
+        tell = f'report(kind="table", stream="orders", **{newer!r})\n'
+        loaded.write("target-fake", REPORT + tell + TARGET)
+        loaded.run()
+        assert loaded.store.get("p").metadata["tables"]["orders"] == newer
+        assert loaded.store.get("p").metadata["source"] == SOURCE
+
+    def test_a_failed_run_and_a_window_leave_it(self, loaded):
+        other = f'report(kind="table", stream="orders", **{ {**TABLE, "id": "t-2"}!r})\n'
+        loaded.write("target-fake", REPORT + other + TARGET + "sys.exit(3)")
+        loaded.fail(ChildError)
+        loaded.write("target-fake", REPORT + other + TARGET)
+        (loaded.folder / "tap-fake").rename(loaded.folder / "tap-spark-source")
+        tap = loaded.pipeline().tap
+        ours = type(tap)(str(loaded.folder / "tap-spark-source"), tap.config)
+        loaded.run(RunOptions(window=Window("1", "2")), tap=ours, transport="records")
+
+        assert loaded.store.get("p").metadata["tables"]["orders"] == TABLE
+
+    def test_what_is_reloaded_need_not_be_found_again(self, loaded):
+        loaded.run(RunOptions(refresh=("orders",)))
+        assert (told(loaded)["source"], told(loaded)["tables"]) == (SOURCE, {})
+        loaded.run(full=True)
+        assert (told(loaded)["source"], told(loaded)["tables"]) == (None, {})
+        assert loaded.store.get("p").metadata == {}
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda store, known: replace_state(store, known, {"bookmarks": {"orders": 2}}),
+            lambda store, known: accept_state(store, known),
+            lambda store, _: delete_state(store, "p"),
+        ],
+    )
+    def test_a_change_by_hand_drops_it_and_the_next_run_adopts(self, loaded, change):
+        change(loaded.store, loaded.store.get("p"))
+        loaded.run()
+        assert (told(loaded)["source"], told(loaded)["tables"]) == (None, {})
+
+    def test_files_have_none(self, loaded):
+        given = loaded.folder / "in.json"
+        given.write_text(json.dumps(STATE))
+        loaded.run(RunOptions(files=StateFiles(given)))
+        assert (told(loaded)["source"], told(loaded)["tables"]) == (None, {})
+
+    def test_what_is_no_identity_is_passed_over(self, loaded):
+        known = loaded.store.get("p")
+        for tables in ([1], {"orders": 5}, {"orders": {"id": 1}}, None):
+            known = loaded.store.save(
+                PipelineState("p", STATE, metadata={"tables": tables}, version=known.version)
+            )
+            loaded.run()
+            assert told(loaded)["tables"] == {}
+            known = loaded.store.get("p")
