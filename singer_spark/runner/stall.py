@@ -47,8 +47,8 @@ class Stall:
         if self._limit and self._still >= self._limit:
             raise TransientError(
                 f"nothing moved for {_in_words(self._limit)} (stall_timeout) while the run waited "
-                f"for {self.waits_for()}; it was ended, the stored state is unchanged. See what "
-                "holds that up, then run again, or raise stall_timeout"
+                f"for {self.waits_for()}; the stored state is unchanged. See what holds it up, "
+                "then run again, or raise stall_timeout"
             )
 
     def _report_size(self) -> int:
