@@ -10,8 +10,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -28,6 +28,47 @@ INTERVAL_SECONDS = 10.0
 def report_progress(doing: str = "") -> None:
     """Report that something moved, and what begins now that may take long."""
     report("progress", "", command=Path(sys.argv[0]).name, doing=doing)
+
+
+@final
+class Pulse:
+    """Reports that something moved, at most once in ten seconds."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._reported = float("-inf")
+
+    def beat(self) -> None:
+        """Say that something moved just now."""
+        now = time.monotonic()
+        if now - self._reported >= INTERVAL_SECONDS:
+            self._reported = now
+            report_progress(self._doing)
+
+
+@contextmanager
+def watch_folder(folder: Path, doing: str) -> Iterator[None]:
+    """Report, while something is done, whenever the files of a folder have grown."""
+    if not os.environ.get(REPORT_FILE):
+        yield
+        return
+    done, pulse = threading.Event(), Pulse(doing)
+
+    def watch() -> None:
+        before = 0
+        while not done.wait(INTERVAL_SECONDS):
+            with suppress(OSError):  # files come and go
+                now = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+                if now != before:
+                    pulse.beat()
+                before = now
+
+    thread = threading.Thread(target=watch, name="growth", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def watch_tasks(tracker: StatusTracker) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote as quote_url
 
+from singer_spark.progress import watch_folder
 from singer_spark.report import report
 from tap_spark_source.messages import batch_line, write_bytes
 from tap_spark_source.reading import Reading
@@ -64,7 +65,8 @@ def write_batch(reading: Reading, batch: BatchSettings) -> int:
     with source_errors(reading.settings, reading.stream):
         frame = reading.texts if kind == "jsonl" else _columns(reading)
         frame = frame.observe(counted, F.count(F.lit(1)).alias("rows"))
-        _write(frame, place, kind, batch)
+        with watch_folder(Path(place.removeprefix("file://")), f"reading {reading.stream}"):
+            _write(frame, place, kind, batch)
         rows = int(counted.get["rows"])
         files = _files(frame.sparkSession, place)
     if rows:

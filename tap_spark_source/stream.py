@@ -13,6 +13,7 @@ from singer_sdk.singerlib import SchemaMessage, StateMessage
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
+from singer_spark.progress import Pulse
 from singer_spark.report import report
 from singer_spark.scope import SOME, Scope
 from tap_spark_source import messages
@@ -166,10 +167,12 @@ class SparkStream(DescribedStream):
         """Write piece after piece, each followed by what it makes true."""
         with self.get_record_counter() as counter, self.get_sync_timer():
             self._advise()
+            pulse = Pulse(f"reading {self.name}")
             below, written, is_complete = 0, 0, True
             for piece in self._pieces():
                 is_complete = piece.is_last
                 for count in self._emit(piece, written=written):
+                    pulse.beat()
                     written += count
                     counter.increment(count)
                     below += count if piece.below_bookmark else 0
