@@ -32,7 +32,7 @@ from singer_spark.state.generation import digest
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import BY_HAND, RunLock
 from singer_spark.state.objects import Expect
-from singer_spark.state.runs import begin_history, list_runs, save_run
+from singer_spark.state.runs import begin_history, list_runs, prune_runs, save_run
 
 NO_LOCK = "{}: lock: none keeps no second run away and fences nothing; see that one is active"
 HISTORY_RUNS = 50
@@ -86,12 +86,15 @@ class StoreBook:
         lock: RunLock | None,
         record: RunRecord,
         dead: Holder | None = None,
+        *,
+        keep_runs: int | None = None,
     ) -> None:
         self._store = store
         self._lock = lock
         self._record = record
         self._name = record.pipeline
         self._dead = dead  # whose lock was taken over
+        self._keep_runs = keep_runs
         self._before = PipelineState(self._name)
         self._start: Start | None = None
         self._stored = False
@@ -183,6 +186,7 @@ class StoreBook:
                 f"the state is stored, but the run's record is not: {error.message}"
             ) from error
         self.ended_well = True
+        self._prune()
         return after.watermark
 
     def fail(self, watermark: Mapping[str, Any] | None) -> None:
@@ -195,6 +199,13 @@ class StoreBook:
                 self._store.save_checkpoint(self._name, reached)
         with _warned("the record of this run is lost"):
             save_run(self._store, self._name, self._record.to_dict())
+            self._prune()
+
+    def _prune(self) -> None:
+        """Remove old records; that they stay is no reason to fail."""
+        if self._keep_runs is not None:
+            with suppress(StateError):
+                prune_runs(self._store, self._name, self._keep_runs, self._record.run_id)
 
     def _identities(self, new: Mapping[str, Any], found: Identities) -> dict[str, Any]:
         reload = self._start.run.reload if self._start else frozenset()
@@ -223,7 +234,7 @@ def open_store_book(
     store = create_state_store(pipeline.state)
     if not pipeline.locks:
         tell_error(f"Warning: {NO_LOCK.format(pipeline.name)}")
-        yield StoreBook(store, None, record)
+        yield StoreBook(store, None, record, keep_runs=pipeline.keep_runs)
         return
 
     def pause(seconds: float) -> None:
@@ -232,7 +243,7 @@ def open_store_book(
 
     lock = RunLock(store, pipeline.name, record.run_id)
     taken_from = lock.acquire(report, pause)
-    book = StoreBook(store, lock, record, taken_from)
+    book = StoreBook(store, lock, record, taken_from, keep_runs=pipeline.keep_runs)
     try:
         if taken_from:
             report(f"Took over the lock of a dead run ({taken_from})")

@@ -1,9 +1,9 @@
 """What every run of a pipeline did.
 
-`PIPELINE/runs/RUN_ID.json` is one run's record, written once and kept. `PIPELINE/summary.json`
-holds the last ones together, so that a look at a pipeline costs the same after 1,000 runs as after
-10. The summary is written first: a run that it does not know has no record either. Lost or damaged
-it is built again from the records.
+`PIPELINE/runs/RUN_ID.json` is one run's record, written once; the oldest go at last.
+`PIPELINE/summary.json` holds the last ones together, so that a look at a pipeline costs the same
+after 1,000 runs as after 10. The summary is written first: a run that it does not know has no
+record either. Lost or damaged it is built again from the records.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
+from zlib import crc32
 
 from singer_spark.errors import StateError
 from singer_spark.state.base import StateStore
@@ -21,6 +22,8 @@ from singer_spark.state.objects import ConflictError, Expect, Stored, tag_of
 from singer_spark.state.summary import KEPT_RUNS, Summary, is_whole
 
 ATTEMPTS = 20  # each lost to a run that ended at the same moment
+PRUNED_RUNS = 100  # at most, at the end of one run
+PRUNED_EVERY = 16  # runs, where many are kept: to list them all costs more than a few too many
 
 
 def save_run(
@@ -33,6 +36,14 @@ def save_run(
     told = _add_to_summary(store, name, record, keep=expected is Expect.ABSENT)
     key = key_of(name, f"runs/{record['run_id']}.json")
     store.documents.write_own(key, told, expected)
+
+
+def prune_runs(store: StateStore, name: str, keep: int, run_id: str) -> None:
+    """Remove the oldest records beyond those to keep, at the end of a run."""
+    if keep >= KEPT_RUNS and crc32(run_id.encode()) % PRUNED_EVERY:
+        return
+    for file in _list_files(store, name)[keep:][-PRUNED_RUNS:]:
+        store.objects.delete(key_of(name, f"runs/{file}"))
 
 
 def begin_history(store: StateStore, name: str) -> None:

@@ -13,16 +13,17 @@ from click.testing import CliRunner
 
 from singer_spark.cli import main
 from singer_spark.cli.table import lay_out, tell_count, tell_duration
-from singer_spark.errors import StateError
+from singer_spark.errors import SettingsError, StateError
 from singer_spark.pipeline import load_pipeline
 from singer_spark.runner import PlainDisplay, run_pipeline
 from singer_spark.runner.record import RunRecord
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state import PipelineState, create_state_store
-from singer_spark.state.holder import Holder
+from singer_spark.state.folder import FolderObjects
+from singer_spark.state.holder import Holder, new_run_id
 from singer_spark.state.lock import BY_HAND, LockedError, locked
 from singer_spark.state.objects import Expect
-from singer_spark.state.runs import list_runs, save_run
+from singer_spark.state.runs import list_runs, prune_runs, save_run
 
 TAP = """
 for n in range(3): say(type="RECORD", stream="orders", record={"n": n})
@@ -250,3 +251,59 @@ class TestTable:
     )
     def test_durations_are_short(self, milliseconds, told):
         assert tell_duration(milliseconds) == told
+
+
+class TestKeepRuns:
+    @pytest.fixture
+    def deleted(self, monkeypatch):
+        """Records what is deleted of a folder store."""
+        gone, delete = [], FolderObjects.delete
+        monkeypatch.setattr(
+            FolderObjects,
+            "delete",
+            lambda self, key, *more: (gone.append(key), delete(self, key, *more)),
+        )
+        return gone
+
+    def test_records_beyond_are_removed_whatever_the_end(self, work):
+        with (work / "pipelines/p.yml").open("a") as file:
+            file.write("keep_runs: 3\n")
+        for _ in range(4):
+            run()
+        write("tap-fake", "sys.exit(3)")
+        with pytest.raises(ChildError):
+            run()
+        left = sorted(path.stem for path in (work / "state/p/runs").iterdir())
+        known = [record["run_id"] for record in list_runs(create_state_store("state"), "p", 5)]
+        assert left == sorted(known)[-3:]
+
+    def test_a_long_history_goes_by_a_hundred_at_a_time(self, tmp_path, deleted):
+        store = create_state_store(tmp_path)
+        for number in range(350):
+            store.objects.write(f"p/runs/{number:04}.json", b"{}", Expect.ABSENT)
+        for _ in range(4):
+            prune_runs(store, "p", 10, "run")
+        assert len(deleted) == 340
+        assert max(deleted) == "p/runs/0339.json"
+        assert deleted.index("p/runs/0000.json") < 100
+
+    def test_where_many_are_kept_they_are_listed_now_and_then(self, tmp_path, monkeypatch):
+        store, listed = create_state_store(tmp_path), []
+        monkeypatch.setattr(FolderObjects, "list", lambda *_: listed.append(1) or [])
+        for _ in range(320):
+            prune_runs(store, "p", 1000, new_run_id())
+        assert 1 <= len(listed) < 100
+
+    @pytest.mark.parametrize(
+        ("given", "kept"), [("", 1000), ("keep_runs: 5\n", 5), ("keep_runs: null\n", None)]
+    )
+    def test_a_thousand_are_kept_unless_the_file_says_otherwise(self, work, given, kept):
+        with (work / "pipelines/p.yml").open("a") as file:
+            file.write(given)
+        assert load_pipeline(work / "pipelines/p.yml").keep_runs == kept
+
+    def test_what_is_no_number_is_refused(self, work):
+        with (work / "pipelines/p.yml").open("a") as file:
+            file.write("keep_runs: 0\n")
+        with pytest.raises(SettingsError, match="keep_runs: must be a whole number above 0"):
+            load_pipeline(work / "pipelines/p.yml")
