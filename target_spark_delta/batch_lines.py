@@ -143,18 +143,20 @@ class _Entries:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             reason = f"no JSON object: {error}"
             text = msgspec.json.encode(text.decode(errors="replace"))
-        rejected = rejected_member(f"{reason} (in {file})")
+        rejected = rejected_member(f"{reason} (in {file})") + _version_member(version)
         return self._made(number, rejected, text), True, False
 
     def _checked(self, number: int, text: bytes, version: int | None) -> _Entry:
         record, is_deletion = self._check(msgspec.Raw(text), self._line, partial=self._partial)
         extra = carried_member(record) if is_deletion or self._partial else b""
-        if version is not None:
-            extra += b'"version":%d,' % version
-        return self._made(number, extra, text), False, is_deletion
+        return self._made(number, extra + _version_member(version), text), False, is_deletion
 
     def _made(self, number: int, extra: bytes, text: bytes) -> bytes:
         return b'{"#":%d,%b%b"record":%b}' % (number, extra, self._common, text.strip())
+
+
+def _version_member(version: int | None) -> bytes:
+    return b"" if version is None else b'"version":%d,' % version
 
 
 def first_rejection(rejected: DataFrame) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from pyspark.sql import types as T
@@ -19,6 +20,8 @@ from target_spark_delta.validation import DELETED_AT
 
 # What is not the user's own: staged rows, spooled lines and, in a catalog, quarantined records.
 _OURS = "_singer_spark"
+# The property of a table that names what its rows are merged by.
+KEY_PROPERTY = "singer_spark.key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,7 @@ class Destination:
         bookmarks: The columns that the tap reads by, where it says.
         scope: What the tap reads of the table in this run, where it says.
         reloads: Whether the run loads the stream's rows afresh.
+        is_rekeyed: Whether they take the place of rows that were merged by another key.
     """
 
     stream: str
@@ -46,6 +50,7 @@ class Destination:
     bookmarks: tuple[str, ...] = ()
     scope: Scope | None = None
     reloads: bool = False
+    is_rekeyed: bool = False
 
     @property
     def method(self) -> str:
@@ -54,7 +59,7 @@ class Destination:
         Without a key there is nothing to upsert by: what is the whole table takes the place of
         what was, anything else is appended.
         """
-        method = self.options.load_method
+        method = "overwrite" if self.is_rekeyed else self.options.load_method
         if method != "upsert" or self.keys:
             return method
         return "overwrite" if self.is_whole and not self.bookmarks else "append-only"
@@ -68,6 +73,16 @@ class Destination:
     def appends(self) -> bool:
         """Say whether every record becomes a row of its own."""
         return self.method == "append-only"
+
+    @property
+    def merges(self) -> bool:
+        """Say whether rows are looked for in the table by their key."""
+        return bool(self.keys) and self.method in ("upsert", "delete-insert", "scd2")
+
+    @property
+    def retires(self) -> bool:
+        """Say whether rows whose key does not come are gone at the source."""
+        return self.reloads and self.is_whole and self.merges and not self.replaces_parts
 
     @property
     def compares_by(self) -> str | None:
@@ -141,10 +156,12 @@ class Destination:
     @property
     def layout(self) -> Layout:
         """Return how the table is made."""
+        key = {KEY_PROPERTY: json.dumps(self.keys)} if self.merges or self.is_rekeyed else {}
+        chosen = {**self.settings.table_properties, **dict(self.options.table_properties)}
         return Layout(
             partition_by=self.options.partition_by,
             cluster_by=self.options.cluster_by,
-            properties={**self.settings.table_properties, **dict(self.options.table_properties)},
+            properties={**key, **chosen},
             comment=self.comment,
         )
 
@@ -166,7 +183,8 @@ class Destination:
         """Choose the `_sdc_*` columns of a batch: what is asked for, and what its records need."""
         present = set(before.names) if before else set()
         needed = set(METADATA) if self.settings.add_record_metadata else set()
-        if TABLE_VERSION in present or (segment.has_versions and not self.replaces_unasked):
+        counts = segment.has_versions and (bool(self.keys) or not self.replaces_unasked)
+        if TABLE_VERSION in present or counts:
             needed.add(TABLE_VERSION)
         marks = segment.has_deletions and not self.removes(segment) and not self.keeps_history
         if DELETED_AT in present or marks:

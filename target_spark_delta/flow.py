@@ -27,12 +27,14 @@ from target_spark_delta.checkpoint import (
 )
 from target_spark_delta.commit import Commit
 from target_spark_delta.destination import Destination
+from target_spark_delta.keys import needs_other_key
 from target_spark_delta.load import (
     activate_version,
     drop_spooled,
     drop_staged,
     empty_range,
     load_segment,
+    retire_gone,
     swap_in,
 )
 from target_spark_delta.loader import Job, Loader
@@ -237,9 +239,43 @@ class Flow:
                 )
         self._release()
         for sink in sinks:
+            self._retire(sink)
             if sink.progress.waiting and not sink.destination.overwrites:
                 self._do(sink, partial(drop_staged, work=sink.work))
         self._swap(sinks)
+
+    def _retire(self, sink: SparkDeltaSink) -> None:
+        """Have the rows retired that are gone at the source, after a whole read of all of them."""
+        destination = sink.destination
+        if not (destination.reloads and destination.merges):
+            return
+        if destination.retires and self.is_confirmed(sink):
+            commit, work, seen = self._commit(sink, self._state), sink.work, sink.versions
+            self._do(sink, lambda spark: retire_gone(spark, work, commit(), seen))
+        elif not destination.replaces_parts:
+            logger.warning(
+                "Stream %s was not read as a whole, so rows that are gone at the source stay",
+                destination.stream,
+            )
+
+    def with_key(self, destination: Destination) -> Destination:
+        """Return a stream's destination, once it is known what its table was merged by.
+
+        Rows that are loaded afresh by another key take the place of those that are there.
+        """
+        if not destination.retires or destination.keeps_history:
+            return destination
+        answers: list[bool] = []
+        stream = destination.stream
+        self._loader.submit(
+            stream,
+            _new_id(stream),
+            lambda spark: answers.append(needs_other_key(spark, destination)),
+        )
+        while not answers:
+            self._loader.wait_for_one()
+            self.collect()
+        return replace(destination, is_rekeyed=answers[0])
 
     def _end_range(self, sink: SparkDeltaSink) -> None:
         """Have the range emptied that a complete stream was read from, if no record has done it."""

@@ -16,16 +16,19 @@ from pyspark.sql import types as T
 
 from singer_spark.causes import innermost_cause, is_unreachable
 from singer_spark.errors import RecordError, SingerSparkError, TransientError
+from singer_spark.names import quote
 from singer_spark.report import report
 from singer_spark.session import SPARK_ERRORS
 from target_spark_delta.alter import Policy, adapt, regain_clusters
 from target_spark_delta.commit import Commit, Counts, describe_commits
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import TABLE_VERSION, Shape
+from target_spark_delta.keys import check_key, check_reload, known_key, note_key
 from target_spark_delta.methods import (
     METHODS,
     Batch,
     Progress,
+    gone,
     history,
     lacking,
     overwrite,
@@ -35,7 +38,7 @@ from target_spark_delta.methods import (
 )
 from target_spark_delta.methods.late import Bookmark
 from target_spark_delta.methods.owners import check_owner
-from target_spark_delta.quarantine import set_aside
+from target_spark_delta.quarantine import UnreadableKeyError, held_keys, set_aside
 from target_spark_delta.reading import empty_folder, empty_staging
 from target_spark_delta.source import Source, open_source
 from target_spark_delta.spool import Segment
@@ -76,6 +79,7 @@ def load_segment(
             set_aside(spark, destination.quarantine, source.rejected(), commit)
         if segment.rejected < segment.rows:
             counts = _load_rows(spark, work, segment, source, commit, if_made)
+            _note_key(spark, work, counts, commit)
             told += [] if counts is None else [(counts, segment.loaded)]
         empty_staging(spark, segment, spool)
 
@@ -98,8 +102,8 @@ def _load_rows(
         # Before the table is changed to fit.
         work.progress.first_look = lacking.look_at(spark, destination.table, found)
     if found is not None:
-        _check_owner(spark, work, commit)
-    partitions = _partition_columns(spark, work, is_there=found is not None)
+        _check_table(spark, work, commit)
+    partitions = _partition_columns(spark, work, commit, is_there=found is not None)
     kept = destination.kept_metadata(segment, before)
     shape = Shape(
         declared=destination.declared,
@@ -118,7 +122,10 @@ def _load_rows(
         if destination.overwrites:
             overwrite.stage(spark, batch, destination.place, commit.run_id)
             return None
-        return METHODS[destination.method](spark, batch)
+        counts = METHODS[destination.method](spark, batch)
+        if destination.retires and not work.progress.made_table:
+            gone.stage_keys(spark, batch)
+        return counts
 
     try:
         return write(records.rows())
@@ -171,20 +178,35 @@ def _as_spelled(table: T.StructType, columns: Sequence[str]) -> T.StructType:
     )
 
 
-def _check_owner(spark: SparkSession, work: Work, commit: Commit) -> None:
-    """Make sure, once a run, that a table which is replaced unasked is this pipeline's."""
+def _check_table(spark: SparkSession, work: Work, commit: Commit) -> None:
+    """Make sure that a table which is there may be appended to afresh, or replaced unasked."""
+    if not work.progress.made_table:
+        check_reload(work.destination)
     if work.destination.replaces_unasked and not work.progress.is_ours:
         check_owner(spark, work.destination.table, commit.pipeline)
         work.progress.is_ours = True
 
 
-def _partition_columns(spark: SparkSession, work: Work, *, is_there: bool) -> Collection[str]:
+def _note_key(spark: SparkSession, work: Work, counts: Counts | None, commit: Commit) -> None:
+    """Note in a table that has no key yet what its rows are merged by, beside a change of them."""
+    if counts and work.progress.lacks_key:
+        describe_commits(spark, commit.without_rows())
+        note_key(spark, work.destination.table, work.destination.keys)
+        work.progress.lacks_key = False
+
+
+def _partition_columns(
+    spark: SparkSession, work: Work, commit: Commit, *, is_there: bool
+) -> Collection[str]:
     """Name what partitions the table, or is to; asked once a run, and lost clusters given back."""
     destination, progress = work.destination, work.progress
     if progress.partition_columns is None:
         columns = frozenset(destination.layout.partition_by)
         if is_there:
             detail = destination.table.detail(spark)
+            check_key(destination, detail["properties"], commit.pipeline)
+            is_noted = known_key(detail["properties"]) is not None
+            progress.lacks_key = destination.merges and not is_noted
             columns = columns.union(detail["partitionColumns"])
             regain_clusters(spark, destination.table, detail, destination.layout.cluster_by)
         progress.partition_columns = columns
@@ -216,8 +238,16 @@ def activate_version(
         if schema is None or TABLE_VERSION not in schema.names:
             return
         table, now = destination.table, utc_now()
-        if destination.keeps_history:
+        try:
+            held = _held_keys(spark, destination, schema, {version}, commit)
+        except UnreadableKeyError as error:
+            logger.warning("Stream %s: %s, so no row is retired", destination.stream, error)
+            return
+        if destination.keeps_history and held is None:
             told.append((history.close_versions(spark, table, version, now), 0))
+            return
+        if held is not None:
+            told.append((_retire(spark, destination, held, now, version), 0))
             return
         hard = destination.settings.hard_delete
         is_marked = not hard and DELETED_AT in schema.names
@@ -225,10 +255,73 @@ def activate_version(
         if table.rows(spark).where(older).isEmpty():
             return
         if not hard and not is_marked:
-            marker = T.StructType([T.StructField(DELETED_AT, T.TimestampType())])
-            adapt(spark, table, marker, Policy(freeze=destination.settings.freeze))
+            _add_mark(spark, destination)
         counts = versions.retire(spark, table, version, hard=hard, deleted_at=now)
         told.append((counts, 0))
+
+
+def retire_gone(
+    spark: SparkSession, work: Work, commit: Commit, seen_versions: Collection[int]
+) -> None:
+    """Retire the rows whose key did not come in a run that has read the whole table."""
+    destination, progress = work.destination, work.progress
+    with explained(destination.stream), reported(destination.stream) as told:
+        describe_commits(spark, commit)
+        schema = destination.table.schema(spark)
+        if schema is None or progress.made_table:
+            return
+        try:
+            held = _held_keys(spark, destination, schema, seen_versions, commit)
+        except UnreadableKeyError as error:
+            logger.warning("Stream %s: %s, so no row is retired", destination.stream, error)
+            return
+        names = [quote(key) for key in destination.keys]
+        nothing = destination.table.rows(spark).select(*names).limit(0)
+        came = gone.keys_of_run(spark, progress.keys, nothing if held is None else held)
+        told.append((_retire(spark, destination, came, utc_now()), 0))
+
+
+def _held_keys(
+    spark: SparkSession,
+    destination: Destination,
+    schema: T.StructType,
+    loaded: Collection[int],
+    commit: Commit,
+) -> DataFrame | None:
+    """Return the keys of what was set aside, which the source has."""
+    keys = T.StructType([destination.declared[key] for key in destination.keys])
+    place = destination.quarantine
+    return held_keys(spark, place, commit, versions=loaded, keys=keys, table=schema)
+
+
+def _retire(
+    spark: SparkSession,
+    destination: Destination,
+    came: DataFrame,
+    now: str,
+    version: int | None = None,
+) -> Counts:
+    """Retire the rows with other keys than these, of older versions only where one is given."""
+    table, prefix = destination.table, "t."
+    schema = table.rows(spark).schema
+    if destination.keeps_history:
+        live = f"t.{history.IS_CURRENT}"
+        retired = gone.closed(now, schema[history.VALID_FROM].dataType.simpleString())
+    elif destination.settings.hard_delete:
+        live, retired = "true", gone.removed()
+    else:
+        if DELETED_AT not in schema.names:
+            _add_mark(spark, destination)
+        live, retired = f"t.{quote(DELETED_AT)} is null", gone.marked(now)
+    if version is not None:
+        live += f" and {versions.older_rows(version, unmarked=False, prefix=prefix)}"
+    return gone.retire(spark, table, came, live=live, retired=retired)
+
+
+def _add_mark(spark: SparkSession, destination: Destination) -> None:
+    """Add the column that marks rows as deleted."""
+    marker = T.StructType([T.StructField(DELETED_AT, T.TimestampType())])
+    adapt(spark, destination.table, marker, Policy(freeze=destination.settings.freeze))
 
 
 def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
@@ -237,7 +330,7 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
     rows = sum(one.rows for one in work.progress.staged)
     with explained(destination.stream), reported(destination.stream) as told:
         if destination.table.schema(spark) is not None:
-            _check_owner(spark, work, commit)
+            _check_table(spark, work, commit)
         plan = overwrite.Swap(
             batch=_empty_batch(spark, work, rows, None),
             commit=replace(commit, rows=rows),
@@ -245,6 +338,9 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
             policy=destination.policy,
         )
         told.append((overwrite.swap(spark, plan), rows))
+        if destination.is_rekeyed:
+            describe_commits(spark, commit.without_rows())
+            note_key(spark, destination.table, destination.keys)
         drop_staged(spark, work)
 
 

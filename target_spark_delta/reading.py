@@ -28,6 +28,7 @@ _CORRUPT = "\0corrupt"
 _RECORD = "\0record"
 _EXTRACTED = "\0extracted"
 _ERROR = "\0error"
+_VERSION = "\0version"
 _PIECE_BYTES = 64 * 2**20
 # The message and the record are two levels more.
 _NESTING = str(MAX_DEPTH + 2)
@@ -109,14 +110,15 @@ class Records:
 
     def fitting_rows(self) -> DataFrame:
         """Read only those into the table's types whose every value fits."""
-        return self._judged().where(f"{quote(_ERROR)} is null").drop(_ERROR)
+        return self._judged().where(f"{quote(_ERROR)} is null").drop(_ERROR, _VERSION)
 
     def misfits(self) -> DataFrame:
-        """Return record, error and line of those that have a value which does not fit."""
+        """Return record, error, line and version of those that have a value which does not fit."""
         found = self._judged().where(f"{quote(_ERROR)} is not null")
-        errors = found.selectExpr(quote(LINE_NUMBER), f"{quote(_ERROR)} as error")
+        told = f"{quote(_ERROR)} as error", f"{quote(_VERSION)} as version"
+        errors = found.selectExpr(quote(LINE_NUMBER), *told)
         return self.texts.join(errors, LINE_NUMBER).selectExpr(
-            "record", "error", f"{self.line} as line"
+            "record", "error", f"{self.line} as line", "version"
         )
 
     def _judged(self) -> DataFrame:
@@ -128,6 +130,7 @@ class Records:
             f"{self._odd()} as {quote(_CORRUPT)}",
             f"record as {quote(_RECORD)}",
             f"time_extracted as {quote(_EXTRACTED)}",
+            f"version as {quote(_VERSION)}",
             *self._values(None),
             *self._metadata(None),
         )
@@ -223,12 +226,13 @@ def spooled(
 
 
 def rejected_records(spark: SparkSession, path: str) -> DataFrame:
-    """Return record, error and line of the records that were found invalid when they came."""
+    """Return record, error, line and version of the records that were invalid when they came."""
     lines = _read(spark, path, T.StringType()).where(f"{quote(REJECTED)} is not null")
     return lines.selectExpr(
         f"coalesce(record, {quote(_CORRUPT)}) as record",
         f"{quote(REJECTED)} as error",
         f"{quote(LINE_NUMBER)} as line",
+        "version",
     )
 
 

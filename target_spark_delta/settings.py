@@ -44,8 +44,9 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
         default="upsert",
         title="Load method",
         description=(
-            "upsert (append where the stream has no key), append-only, overwrite (staged, swapped "
-            "in at the confirmed end of the stream), partition-overwrite, delete-insert or scd2."
+            "upsert (without a key: a whole read replaces the table, anything else is appended), "
+            "append-only, overwrite (staged, swapped in at the confirmed end of the stream), "
+            "partition-overwrite, delete-insert or scd2."
         ),
     ),
     th.Property(
@@ -125,7 +126,10 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
         th.BooleanType,
         default=True,
         title="Skip unchanged rows",
-        description="Do not rewrite a row that is equal, _sdc_* columns aside.",
+        description=(
+            "Do not rewrite a row that is equal, nor append one that the table has, _sdc_* "
+            "columns aside."
+        ),
     ),
     th.Property(
         "stream_options",

@@ -135,6 +135,7 @@ class TargetSparkDelta(SparkPlugin, Target):
     ) -> SparkDeltaSink:
         reloads = self._assignment.reloads(message.stream)
         destination = destination_of(stream, parts, self._settings, reloads=reloads)
+        destination = self._flow.with_key(destination)
         self._check_table_names(stream, mapping)
         before = self._sinks.get(stream)
         if before and before.destination == destination and before.schema == parts.schema:

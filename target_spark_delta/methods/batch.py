@@ -74,13 +74,16 @@ class Progress:
     staged: list[Staged] = field(default_factory=list)
     first_look: FirstLook | None = None
     overlap: list[Staged | Held] = field(default_factory=list)
+    keys: list[Staged] = field(default_factory=list)
+    lacks_key: bool = False
     partition_columns: frozenset[str] | None = None
     made_table: bool = False
 
     @property
     def waiting(self) -> list[Staged]:
         """Return what is staged."""
-        return [*self.staged, *(one for one in self.overlap if isinstance(one, Staged))]
+        kept = (one for one in self.overlap if isinstance(one, Staged))
+        return [*self.staged, *self.keys, *kept]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

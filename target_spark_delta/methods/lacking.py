@@ -93,13 +93,24 @@ def lacked_rows(spark: SparkSession, batch: Batch) -> Iterator[Lacked]:
         *(_side(_near(part, column, near.there), _EARLIER, shared) for part in earlier),
     ]
     union = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), sides)
-    left = _left_over(union).persist(StorageLevel.DISK_ONLY)
-    try:
-        more = left.count()
+    with _settled(spark, _left_over(union), are_few=isinstance(overlap, Held)) as (left, more):
         new = rows.where(f"({near.here}) is not true")
-        if more:
-            new = new.unionByName(left)
+        new = new.unionByName(left) if more else new
         yield Lacked(new, batch.count - overlap.rows + more, overlap)
+
+
+@contextmanager
+def _settled(
+    spark: SparkSession, left: DataFrame, *, are_few: bool
+) -> Iterator[tuple[DataFrame, int]]:
+    """Work out rows once, before the commit, and count them."""
+    if are_few:
+        held = Held(left.toArrow(), left.schema)
+        yield _opened(spark, held), held.rows
+        return
+    left = left.persist(StorageLevel.DISK_ONLY)
+    try:
+        yield left, left.count()
     finally:
         left.unpersist()
 

@@ -18,7 +18,7 @@ from target_spark_delta.methods.same import comparable, compared
 from target_spark_delta.spool import Range
 from target_spark_delta.table import Table
 
-_MATERIALIZE_SOURCE = "spark.databricks.delta.merge.materializeSource"
+MATERIALIZE_SOURCE = "spark.databricks.delta.merge.materializeSource"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ def merge(spark: SparkSession, table: Table, changes: Changes) -> Counts:
         late = _late(changed, changes)
         if changed.isEmpty():
             return Counts(late=late)
-        spark.conf.set(_MATERIALIZE_SOURCE, "auto")
+        spark.conf.set(MATERIALIZE_SOURCE, "auto")
         changed.createOrReplaceTempView("changed_rows")
         return replace(commit.execute(spark, table, _merge_sql(table, changes)), late=late)
     finally:
@@ -142,7 +142,7 @@ def _insert_new(spark: SparkSession, table: Table, changes: Changes) -> Counts:
     if not spark.sql(f"select 1 from {table.sql} t where {changes.bounds} limit 1").isEmpty():
         return Counts()
     # Read once, and the same if read again: Delta need not copy the rows before the MERGE.
-    spark.conf.set(_MATERIALIZE_SOURCE, "none")
+    spark.conf.set(MATERIALIZE_SOURCE, "none")
     changes.rows.createOrReplaceTempView("changed_rows")
     return commit.execute(
         spark,

@@ -27,7 +27,7 @@ def retire(
     )
 
 
-def older_rows(version: int, *, unmarked: bool) -> str:
+def older_rows(version: int, *, unmarked: bool, prefix: str = "") -> str:
     """Return SQL that finds the rows of versions before the given one, marked ones too or not."""
-    older = f"{quote(TABLE_VERSION)} < {version}"
-    return f"{older} and {quote(DELETED_AT)} is null" if unmarked else older
+    older = f"{prefix}{quote(TABLE_VERSION)} < {version}"
+    return f"{older} and {prefix}{quote(DELETED_AT)} is null" if unmarked else older

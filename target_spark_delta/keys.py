@@ -1,0 +1,82 @@
+"""The key that the rows of a table were merged by: by another one they would be there twice."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+
+from pyspark.sql import SparkSession
+
+from singer_spark.errors import SchemaError, SettingsError
+from target_spark_delta.destination import KEY_PROPERTY, Destination
+from target_spark_delta.retry import with_retry
+from target_spark_delta.table import Table, properties_ddl
+
+logger = logging.getLogger(__name__)
+
+
+def known_key(properties: Mapping[str, str]) -> list[str] | None:
+    """Read the key in a table's properties; None where none is noted."""
+    try:
+        key = json.loads(properties.get(KEY_PROPERTY, ""))
+    except ValueError:
+        return None
+    return [str(name) for name in key] if isinstance(key, list) and key else None
+
+
+def needs_other_key(spark: SparkSession, destination: Destination) -> bool:
+    """Say whether a stream's table is there and was merged by another key."""
+    table = destination.table
+    if table.schema(spark) is None:
+        return False
+    return _is_other(known_key(table.detail(spark)["properties"]), destination.keys)
+
+
+def check_key(
+    destination: Destination, properties: Mapping[str, str], pipeline: str | None
+) -> None:
+    """Refuse to merge into a table by another key than before.
+
+    Raises:
+        SchemaError: The key has changed.
+    """
+    known = known_key(properties)
+    if not destination.merges or not _is_other(known, destination.keys):
+        return
+    stream, command = destination.stream, f"singer-spark run {pipeline or 'PIPELINE'}"
+    way_out = (
+        "its history cannot go on: load into another path"
+        if destination.keeps_history
+        else f"run `{command} --refresh {stream}` to load the table afresh"
+    )
+    raise SchemaError(
+        f"stream {stream}: its key is {', '.join(destination.keys)}, but the rows of its table "
+        f"were merged by {', '.join(known or ())} and would be there twice; {way_out}"
+    )
+
+
+def check_reload(destination: Destination) -> None:
+    """Refuse to append a stream afresh to a table that has its rows.
+
+    Raises:
+        SettingsError: Nothing tells its rows from those that are there.
+    """
+    by_name = destination.is_whole or bool(destination.bookmarks)
+    if destination.reloads and destination.appends and not by_name:
+        raise SettingsError(
+            f"stream {destination.stream}: loaded afresh it would append rows that its table has, "
+            "and neither a key nor a replication key tells them apart; set key_properties in "
+            "stream_options, or remove the table and run again"
+        )
+
+
+def note_key(spark: SparkSession, table: Table, keys: Iterable[str]) -> None:
+    """Note in a table what its rows are merged by."""
+    statement = f"alter table {table.sql} set {properties_ddl({KEY_PROPERTY: json.dumps([*keys])})}"
+    with_retry(table, lambda: spark.sql(statement))
+
+
+def _is_other(known: Iterable[str] | None, keys: Iterable[str]) -> bool:
+    """Say whether two keys have other columns; their order and case do not matter."""
+    return known is not None and {one.lower() for one in known} != {one.lower() for one in keys}

@@ -1,0 +1,160 @@
+"""A key that changes, what a reload retires, and what was set aside and so is not retired."""
+
+from __future__ import annotations
+
+import pytest
+
+from singer_spark.assignment import PIPELINE, RUN_FILE, Assignment
+from singer_spark.errors import SchemaError, SettingsError
+from tests.support.singer import activate, read, record, schema, state
+
+TEXT = {"type": ["string", "null"]}
+COLUMNS = {"id": {"type": "integer"}, "region": TEXT, "v": TEXT}
+BY_ID, BY_BOTH = schema("s", COLUMNS, ["id"]), schema("s", COLUMNS, ["region", "id"])
+DONE = state({"bookmarks": {"s": {}}})
+HARD = {"hard_delete": True}
+
+
+@pytest.fixture
+def reload(tmp_path, monkeypatch):
+    """Say that streams are loaded afresh."""
+
+    def reload(*streams):
+        file = tmp_path / "run"
+        file.write_text(Assignment(run_id="", reload=frozenset(streams)).to_json())
+        monkeypatch.setenv(RUN_FILE, str(file))
+
+    return reload
+
+
+def rows(*ids, **more):
+    return [record("s", {"id": one, "region": "r", "v": "x"}, **more) for one in ids]
+
+
+def live(lake):
+    return [row["id"] for row in lake.rows("s") if row.get("_sdc_deleted_at") is None]
+
+
+class TestAnotherKey:
+    def test_is_refused_until_the_stream_is_loaded_afresh(self, lake, reload, monkeypatch):
+        lake.load(BY_ID, *rows(1, 2), DONE)
+        assert lake.table("s").metadata().configuration["singer_spark.key"] == '["id"]'
+        before = lake.version("s")
+        monkeypatch.setenv(PIPELINE, "shop")
+        with pytest.raises(SchemaError, match="singer-spark run shop --refresh s") as raised:
+            lake.load(BY_BOTH, *rows(1), DONE)
+        assert raised.value.exit_code == 65
+        assert (lake.version("s"), lake.states) == (before, [])
+        reload("s")
+        part = read(BY_BOTH, "range", column="id", start=1)
+        with pytest.raises(SchemaError, match="merged by id"):
+            lake.load(part, *rows(1), DONE)
+        assert lake.load(read(BY_BOTH), *rows(1), *rows(1, 3), DONE) == [DONE["value"]]
+        assert live(lake) == [1, 3]
+        assert lake.table("s").metadata().configuration["singer_spark.key"] == '["region", "id"]'
+        monkeypatch.delenv(RUN_FILE)
+        other = schema("s", COLUMNS, ["id", "region"])
+        lake.load(other, record("s", {"id": 3, "region": "q", "v": "x"}), DONE)
+        assert live(lake) == [1, 3, 3]
+
+    def test_is_noted_beside_a_change_in_a_table_that_has_none(self, lake, spark):
+        lake.load(BY_ID, *rows(1), DONE)
+        path = lake.root / "s"
+        spark.sql(f"alter table delta.`{path}` unset tblproperties ('singer_spark.key')")
+        before = lake.version("s")
+        lake.load(BY_ID, *rows(1), DONE)
+        assert lake.version("s") == before, "nothing changed"
+        lake.load(BY_ID, *rows(2), DONE)
+        assert lake.table("s").metadata().configuration["singer_spark.key"] == '["id"]'
+
+    def test_does_not_matter_where_rows_are_replaced_or_appended(self, lake):
+        lake.load(BY_ID, *rows(1), DONE)
+        lake.load(BY_BOTH, *rows(2), DONE, load_method="append-only")
+        lake.load(BY_BOTH, *rows(3), DONE, load_method="overwrite")
+        assert live(lake) == [3]
+
+
+class TestReload:
+    @pytest.mark.parametrize("chosen", [{}, HARD])
+    def test_rows_that_are_gone_are_retired_also_those_without_a_version(
+        self, lake, reload, chosen
+    ):
+        lake.load(BY_ID, *rows(1, 2), DONE, **chosen)
+        reload("*")
+        lake.load(read(BY_ID), *rows(2, 3, 4), DONE, batch_size_rows=2, **chosen)
+        assert live(lake) == [2, 3, 4]
+        assert len(lake.rows("s")) == (3 if chosen else 4)
+        before = lake.version("s")
+        lake.load(read(BY_ID), *rows(4, 3, 2), DONE, **chosen)
+        assert lake.version("s") == before, "nothing is gone"
+        lake.load(read(BY_ID), DONE, **chosen)
+        assert live(lake) == []
+
+    def test_a_limited_read_or_one_that_is_not_complete_retires_nothing(self, lake, reload, caplog):
+        lake.load(BY_ID, *rows(1, 2), DONE)
+        reload("s")
+        for message, end in (
+            (read(BY_ID, "some", why="where"), [DONE]),
+            (read(BY_ID), []),
+            (read(BY_ID), [state({"bookmarks": {"s": {"full_table": {}}}})]),
+        ):
+            caplog.clear()
+            lake.load(message, *rows(3), *end)
+            assert live(lake) == [1, 2, 3]
+            assert sum("gone at the source stay" in one for one in caplog.messages) == 1
+
+    def test_versions_of_a_history_are_closed(self, lake, reload):
+        chosen = {"load_method": "scd2"}
+        lake.load(BY_ID, *rows(1, 2), DONE, **chosen)
+        reload("s")
+        lake.load(read(BY_ID), *rows(2), DONE, **chosen)
+        assert [(row["id"], row["is_current"]) for row in lake.rows("s")] == [(1, False), (2, True)]
+
+    def test_a_stream_that_nothing_tells_apart_is_not_appended_afresh(self, lake, reload):
+        keyless = read(schema("s", COLUMNS), "some", why="changes only")
+        reload("s")
+        lake.load(keyless, *rows(1), DONE)
+        with pytest.raises(SettingsError, match="remove the table"):
+            lake.load(keyless, *rows(1), DONE)
+        assert live(lake) == [1]
+
+
+class TestSetAside:
+    """A row whose new record was set aside is in the source, so it is not retired."""
+
+    CHOSEN = {"on_invalid_record": "quarantine"}
+    NUMBERS = {**COLUMNS, "v": {"type": "integer"}}
+
+    def wrong(self, *ids, **more):
+        return [record("s", {"id": one, "region": "r", "v": "wrong"}, **more) for one in ids]
+
+    def numbers(self, *ids, **more):
+        return [record("s", {"id": one, "region": "r", "v": 1}, **more) for one in ids]
+
+    @pytest.mark.parametrize("chosen", [{}, HARD, {"load_method": "scd2"}])
+    def test_by_a_version(self, lake, chosen):
+        message, config = schema("s", self.NUMBERS, ["id"]), {**self.CHOSEN, **chosen}
+        lake.load(message, *self.numbers(1, 2, 3, version=1), activate("s", 1), DONE, **config)
+        # The first run of the version ends early, the second goes on with it.
+        lake.load(message, *self.wrong(1, version=2), **config)
+        rest = [*self.wrong(2, version=2), *self.numbers(4, version=2), activate("s", 2), DONE]
+        lake.load(message, *rest, **config)
+        there = [row for row in lake.rows("s") if row.get("is_current", True)]
+        marked = [row for row in there if row.get("_sdc_deleted_at") is None]
+        assert [row["id"] for row in marked] == [1, 2, 4]
+
+    def test_by_a_reload(self, lake, reload):
+        message = schema("s", self.NUMBERS, ["id"])
+        lake.load(message, *self.numbers(1, 2, 3), DONE, **self.CHOSEN)
+        reload("s")
+        lake.load(read(message), *self.wrong(2), *self.numbers(3), DONE, **self.CHOSEN)
+        assert live(lake) == [2, 3]
+
+    def test_without_a_readable_key_nothing_is_retired(self, lake, caplog):
+        message = schema("s", self.NUMBERS, ["id"])
+        lake.load(message, *self.numbers(1, 2, version=1), activate("s", 1), DONE, **self.CHOSEN)
+        nobody = record("s", {"region": "r", "v": 1}, version=2)
+        rest = [nobody, *self.numbers(2, version=2), activate("s", 2), DONE]
+        lake.load(message, *rest, **self.CHOSEN)
+        assert live(lake) == [1, 2]
+        assert "1 record(s) that were set aside have no readable key" in caplog.text
