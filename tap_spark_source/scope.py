@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 from typing import Any
 
 from singer_spark.bookmark import DELTA_SNAPSHOT, FULL_TABLE
-from singer_spark.scope import RANGE, SOME, Scope
+from singer_spark.scope import CHANGES_ONLY, RANGE, SOME, Scope
 from tap_spark_source.declaration import LOG_BASED
 from tap_spark_source.key import Key
 from tap_spark_source.plan import ReadPlan
@@ -20,7 +20,6 @@ from tap_spark_source.window import Bounds, Window
 
 MAX_ROWS = "max_rows"
 REST = "the rest of an interrupted read"
-CHANGES = "changes only"
 # Limits that a load of several runs under one version outlives.
 _SPANNED = (MAX_ROWS, REST)
 
@@ -35,15 +34,13 @@ def scope_of_read(plan: ReadPlan, bounds: Bounds, *, kind: str, can_slice: bool 
         can_slice: Whether the source is read in slices, so that a read can go on behind one.
     """
     window, key = plan.window, plan.key
-    filters = {"where": plan.where is not None, "sample": plan.sample is not None}
-    if why := next((name for name, is_set in filters.items() if is_set), None):
-        return _some(why)
-    if window is not None and window.is_fixed and key is not None:
-        return _range(plan, key, bounds, kind)
-    if why := _known_before(plan, kind, can_slice=can_slice):
-        return _some(why)
-    if plan.max_rows is not None:
-        return _some(MAX_ROWS)
+    limit = _limit(plan, can_slice=can_slice)
+    if _follows_changes(plan, kind):
+        begun = limit is not None or kind == "kafka" or _has_begun(plan)
+        # No later run reads these rows again, whatever limits this one.
+        return _some(CHANGES_ONLY) if begun else Scope()
+    if limit is not None:
+        return _some(limit)
     if window is None or key is None or _is_whole(window, key):
         return Scope()
     start = bounds.start if plan.late_stream or bounds.below is None else bounds.below
@@ -65,18 +62,20 @@ def completes_version(scope: Scope) -> bool:
     return scope.is_whole or scope.why in _SPANNED
 
 
-def mapped(scope: Scope, stream: str, arrives: Container[str], maps: Mapping[str, Any]) -> Scope:
+def mapped(
+    scope: Scope, plan: ReadPlan, *, arrives: Container[str], maps: Mapping[str, Any]
+) -> Scope:
     """Return what is left of a scope behind stream maps, which drop and change records.
 
     Args:
         scope: What was read.
-        stream: The stream that was read.
+        plan: How it was read.
         arrives: The properties of the records as they arrive.
         maps: The setting stream_maps.
     """
-    ours = [one for name, one in maps.items() if _concerns(name, one, stream)]
+    ours = [one for name, one in maps.items() if _concerns(name, one, plan.table.stream)]
     if any("__filter__" in one for one in ours):
-        return _some("a filter of stream_maps")
+        return _some(CHANGES_ONLY if plan.new_files else "a filter of stream_maps")
     if scope.rows == RANGE:
         column = scope.column
         same = all(one.get(column, column) in (column, "self") for one in ours)
@@ -95,20 +94,39 @@ def _some(why: str) -> Scope:
     return Scope(rows=SOME, why=why)
 
 
-def _known_before(plan: ReadPlan, kind: str, *, can_slice: bool) -> str | None:
-    """Say why rows that an earlier run has read do not come again."""
-    compares_rows = plan.snapshot is not None and plan.snapshot.mode == "rows"
-    if kind == "kafka" or compares_rows:
-        return CHANGES
-    if plan.method == LOG_BASED:
-        if plan.bookmark.get(delta_log.VERSION) is not None:
-            return CHANGES
-        return REST if can_slice and full_table.goes_on(plan, DELTA_SNAPSHOT) else None
-    if plan.new_files:
-        return CHANGES if plan.bookmark.get(new_files.FILES) else None
-    if plan.window is None and can_slice and full_table.goes_on(plan, FULL_TABLE):
+def _limit(plan: ReadPlan, *, can_slice: bool) -> str | None:
+    """Name what keeps rows of the table, or of the window, from being read."""
+    if plan.where is not None or plan.sample is not None:
+        return "where" if plan.where is not None else "sample"
+    if plan.window is not None and plan.window.is_fixed:
+        return None
+    marker = DELTA_SNAPSHOT if plan.method == LOG_BASED else FULL_TABLE
+    if plan.window is None and can_slice and full_table.goes_on(plan, marker):
         return REST
-    return None
+    is_limited = plan.max_rows is not None and not _is_one_piece(plan, can_slice=can_slice)
+    return MAX_ROWS if is_limited else None
+
+
+def _follows_changes(plan: ReadPlan, kind: str) -> bool:
+    """Say whether each run reads what is new since the one before, and nothing else."""
+    if plan.window is not None and plan.window.is_fixed:
+        return False
+    compares_rows = plan.snapshot is not None and plan.snapshot.mode == "rows"
+    return kind == "kafka" or plan.method == LOG_BASED or plan.new_files or compares_rows
+
+
+def _has_begun(plan: ReadPlan) -> bool:
+    """Say whether an earlier run has read the table as it was."""
+    if plan.snapshot is not None and plan.snapshot.mode == "rows":
+        return True
+    marker = delta_log.VERSION if plan.method == LOG_BASED else new_files.FILES
+    return plan.bookmark.get(marker) not in (None, {})
+
+
+def _is_one_piece(plan: ReadPlan, *, can_slice: bool) -> bool:
+    """Say whether a table is read as a whole because it cannot be cut, whatever the limit."""
+    is_cut = plan.window is not None or plan.new_files
+    return not is_cut and (plan.key is None or not can_slice)
 
 
 def _is_whole(window: Window, key: Key) -> bool:

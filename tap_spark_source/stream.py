@@ -70,7 +70,7 @@ class SparkStream(DescribedStream):
                 message.schema,
                 message.key_properties,
                 self._bookmark_properties,
-                mapped(self.scope, self.name, arrives, self._maps).to_dict(),
+                mapped(self.scope, self.plan, arrives=arrives, maps=self._maps).to_dict(),
             )
 
     @property
@@ -103,7 +103,7 @@ class SparkStream(DescribedStream):
     @property
     def _numbers_all(self) -> bool:
         """Say whether rows that lack the version of this load are gone at the source."""
-        return completes_version(mapped(self.scope, self.name, (), self._maps))
+        return completes_version(mapped(self.scope, self.plan, arrives=(), maps=self._maps))
 
     @property
     def _late_scope(self) -> Scope:

@@ -80,6 +80,8 @@ def test_a_full_read_is_whole_and_a_limited_one_is_not():
     assert scope(options={"where": "x > 1"}) == some("where")
     assert scope(options={"sample": 0.5}) == some("sample")
     assert scope(max_rows=5) == some("max_rows")
+    # What cannot be cut is read in one piece, whatever the limit.
+    assert scope(max_rows=5, table=replace(TABLE, keys=())) == WHOLE
 
 
 def test_the_rest_of_an_interrupted_read_is_not_the_whole():
@@ -89,9 +91,7 @@ def test_the_rest_of_an_interrupted_read_is_not_the_whole():
     other = {**marker, "key_columns": ["code"]}
     assert scope(bookmark={"full_table": other}) == WHOLE
     log = {"method": "LOG_BASED", "url": "delta:/x"}
-    assert scope(bookmark={"delta_snapshot": marker}, **log) == some(
-        "the rest of an interrupted read"
-    )
+    assert scope(bookmark={"delta_snapshot": marker}, **log) == some("changes only")
 
 
 def test_an_incremental_read_is_whole_first_and_then_a_range_from_the_bookmark_on():
@@ -154,7 +154,8 @@ def test_what_the_target_cannot_compare_is_no_range():
     [
         ({}, {"method": "LOG_BASED", "url": "delta:/x"}, WHOLE),
         ({"delta_version": 0}, {"method": "LOG_BASED", "url": "delta:/x"}, some("changes only")),
-        ({}, {"method": "LOG_BASED", "url": "delta:/x", "max_rows": 2}, some("max_rows")),
+        ({}, {"method": "LOG_BASED", "url": "delta:/x", "max_rows": 2}, some("changes only")),
+        ({}, {"options": {"new_files": True, "where": "x"}}, some("changes only")),
         ({}, {"method": "LOG_BASED", "url": "kafka:h:1"}, some("changes only")),
         ({}, {"options": {"new_files": True}}, WHOLE),
         ({"files": {"modified": "2024-01-01T00:00:00+00:00"}}, {"options": {"new_files": True}},
@@ -177,16 +178,21 @@ def test_a_version_is_complete_only_where_nothing_filters():
 
 def test_stream_maps_can_take_a_range_away():
     range_of_at = Scope(rows="range", column="at", start=1)
-    columns = ["id", "at"]
+    read = incremental({}, BY_AT)
+
+    def left(of: Scope, maps: dict, arrives=("id", "at"), **options) -> Scope:
+        return mapped(of, replace(read, **options), arrives=arrives, maps=maps)
+
     for harmless in ({}, {"t": {"code": None}}, {"t": {"at": "at"}}, {"u": {"__filter__": "x"}}):
-        assert mapped(range_of_at, "t", columns, harmless) == range_of_at
-        assert mapped(Scope(), "t", columns, harmless) == Scope()
+        assert left(range_of_at, harmless) == range_of_at
+        assert left(Scope(), harmless) == Scope()
     for harm in ({"t": {"at": "at[:4]"}}, {"*": {"at": None}}):
-        assert mapped(range_of_at, "t", columns, harm).rows == "some"
-        assert mapped(Scope(), "t", columns, harm) == Scope()
-    assert mapped(range_of_at, "t", ["id"], {}).rows == "some"
+        assert left(range_of_at, harm).rows == "some"
+        assert left(Scope(), harm) == Scope()
+    assert left(range_of_at, {}, arrives=["id"]).rows == "some"
     for dropping in ({"t": {"__filter__": "x"}}, {"b": {"__source__": "t", "__filter__": "x"}}):
-        assert mapped(Scope(), "t", columns, dropping).rows == "some"
+        assert left(Scope(), dropping).why == "a filter of stream_maps"
+        assert left(Scope(), dropping, new_files=True).why == "changes only"
 
 
 @tries(max_examples=300, deadline=None)
