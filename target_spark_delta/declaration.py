@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import types as T
@@ -12,11 +12,12 @@ from referencing.exceptions import Unresolvable
 
 from singer_spark.errors import ProtocolError, SchemaError, SettingsError
 from singer_spark.names import case_clashes, table_name
-from singer_spark.scope import Scope, scope_of
+from singer_spark.scope import SOME, Scope, scope_of
 from singer_spark.typemap import comment_of, to_struct
 from target_spark_delta.completeness import check_completeness
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import METADATA
+from target_spark_delta.mapping import StreamMapping, changes_values
 from target_spark_delta.messages import Message
 from target_spark_delta.methods import history
 from target_spark_delta.settings import Settings
@@ -44,6 +45,14 @@ class Declared:
     keys: list[str] | None = None
     bookmarks: tuple[str, ...] = ()
     scope: Scope | None = None
+
+    def mapped(self, one: StreamMapping) -> Declared:
+        """Return what it says of a stream behind a map, which may change the key of a range."""
+        scope = self.scope
+        column = scope.column if scope else None
+        if column is not None and changes_values(one.settings, one.stream, column):
+            scope = Scope(rows=SOME, why="a replication key that stream_maps change")
+        return replace(self, schema=one.mapped_schema, keys=one.mapped_keys, scope=scope)
 
 
 def parts_of(message: Message) -> Declared:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
@@ -139,6 +140,16 @@ def _spelled(value: Any) -> Any:
     if isinstance(value, (float, Decimal)) and not math.isfinite(value):
         return str(Decimal(value))
     return value
+
+
+def changes_values(settings: Mapping[str, Any], stream: str, column: str) -> bool:
+    """Say whether a map of a stream makes other values of a column."""
+    definitions = (
+        parts
+        for pattern, parts in settings.get("stream_maps", {}).items()
+        if isinstance(parts, Mapping) and fnmatchcase(stream, pattern)
+    )
+    return any(parts.get(column, column) not in (column, "self") for parts in definitions)
 
 
 def mappings_of(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -113,12 +112,7 @@ class TargetSparkDelta(SparkPlugin, Target):
             routes = [self._declare(message.stream, parts, message)]
         else:
             routes = [
-                self._declare(
-                    one.alias,
-                    replace(parts, schema=one.mapped_schema, keys=one.mapped_keys),
-                    message,
-                    one.if_needed,
-                )
+                self._declare(one.alias, parts.mapped(one), message, one.if_needed)
                 for one in mappings_of(
                     self._settings.maps, message.stream, parts.schema, parts.keys
                 )
