@@ -1,18 +1,101 @@
-"""What the commits of Delta tables say of the pipeline that made them, read from the logs' JSON."""
+"""Delta tables' logs, read without Spark: commits, who made them, and the id of a table."""
 
 from __future__ import annotations
 
-import json
+import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from singer_spark import digits
+
 if TYPE_CHECKING:
     from singer_spark.state.objects import ObjectStore
 
 COMMIT_FILE = re.compile(r"(\d{20})\.json")
+# One file, parts of several, or one named by an id (the second version of checkpoints).
+_CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint(?:\.[\w-]+)*\.(parquet|json)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitInfo:
+    """What a commit says of itself.
+
+    Args:
+        version: The version of the table that it made.
+        operation: WRITE, MERGE, RESTORE, …
+        metadata: What we wrote into it, empty where it is not ours.
+        metrics: What Delta counted; a number that is missing is unknown.
+    """
+
+    version: int
+    operation: str
+    metadata: dict[str, Any]
+    metrics: dict[str, str]
+
+    def metric(self, name: str) -> int | None:
+        """Return a count, None where it is unknown."""
+        value = self.metrics.get(name)
+        return int(value) if value is not None and value.isdigit() else None
+
+
+def log_versions(objects: ObjectStore, table: str = "") -> list[int]:
+    """List the versions whose commits a table's log still has, lowest first."""
+    files = objects.list(_log(table))
+    return sorted(int(found[1]) for file in files if (found := COMMIT_FILE.fullmatch(file)))
+
+
+def commit_info(objects: ObjectStore, version: int, table: str = "") -> CommitInfo | None:
+    """Read what one commit says of itself; None where the log has it no longer."""
+    stored = objects.read(f"{_log(table)}/{version:020}.json")
+    if stored is None:
+        return None
+    found = _actions(stored.body, "commitInfo")
+    info: dict[str, Any] = next((one["commitInfo"] for one in found), {})
+    return CommitInfo(
+        version=version,
+        operation=str(info.get("operation")),
+        metadata=_user_metadata(info),
+        metrics={name: str(value) for name, value in (info.get("operationMetrics") or {}).items()},
+    )
+
+
+def table_id(objects: ObjectStore, table: str = "") -> str | None:
+    """Find the id that Delta gave a table: in the commits since a checkpoint, or in that."""
+    files = objects.list(_log(table))
+    checkpoints = sorted(filter(_CHECKPOINT_FILE.fullmatch, files), reverse=True)
+    newest = checkpoints[0][:20] if checkpoints else ""
+    # A commit that changes the columns or properties names the id as well.
+    for file in sorted(filter(COMMIT_FILE.fullmatch, files), reverse=True):
+        stored = objects.read(f"{_log(table)}/{file}") if file[:20] > newest else None
+        for action in _actions(stored.body if stored else b"", "metaData"):
+            return str(action["metaData"]["id"])
+    for file in checkpoints:
+        if known := _id_in_checkpoint(objects, f"{_log(table)}/{file}"):
+            return known
+    return None
+
+
+def _id_in_checkpoint(objects: ObjectStore, key: str) -> str | None:
+    stored = objects.read(key)
+    if stored is None:
+        return None
+    if key.endswith(".json"):
+        actions = _actions(stored.body, "metaData")
+        return next((str(one["metaData"]["id"]) for one in actions), None)
+    # Only where it is needed: it takes a while to load.
+    import pyarrow.parquet as pq
+
+    with io.BytesIO(stored.body) as file:
+        found = pq.ParquetFile(file).read(columns=["metaData.id"])
+    values = found.column("metaData").to_pylist() if found.num_columns else []
+    return next((str(one["id"]) for one in values if one and one["id"]), None)
+
+
+def _log(table: str) -> str:
+    return f"{table.rstrip('/')}/_delta_log" if table else "_delta_log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +133,8 @@ def read_logs(objects: ObjectStore, pipeline: str) -> list[TableLog]:
     for entry in sorted(objects.list("")):
         if not entry.endswith("/") or entry.startswith(("_", ".")):
             continue
-        files = objects.list(f"{entry}_delta_log")
-        versions = [int(found[1]) for file in files if (found := COMMIT_FILE.fullmatch(file))]
-        if versions:
-            logs.append(_read_log(objects, entry[:-1], sorted(versions), pipeline))
+        if versions := log_versions(objects, entry):
+            logs.append(_read_log(objects, entry[:-1], versions, pipeline))
     return logs
 
 
@@ -86,30 +167,28 @@ def _wrote_rows(told: dict[str, Any], pipeline: str) -> bool:
 def _read_commit(objects: ObjectStore, key: str) -> dict[str, Any]:
     """Read what a commit says of itself; one that was cleaned up meanwhile says nothing."""
     stored = objects.read(key)
-    for action in _actions(stored.body if stored else b""):
-        info = action.get("commitInfo")
-        if isinstance(info, dict):
-            return info
-    return {}
+    found = _actions(stored.body if stored else b"", "commitInfo")
+    return next((dict(one["commitInfo"]) for one in found), {})
 
 
-def _actions(body: bytes) -> Iterator[dict[str, Any]]:
+def _actions(body: bytes, kind: str) -> Iterator[dict[str, Any]]:
+    """Give the actions of a kind; the others, which may be thousands, are not parsed."""
+    start = f'"{kind}"'.encode()
     for line in body.splitlines():
-        # The other actions may be thousands.
-        if b'"commitInfo"' in line:
-            value = _parse(line)
-            if value:
+        if start in line[:40]:
+            value = parsed(line)
+            if isinstance(value.get(kind), dict):
                 yield value
 
 
 def _user_metadata(info: dict[str, Any]) -> dict[str, Any]:
-    return _parse(info.get("userMetadata") or "")
+    return parsed(info.get("userMetadata"))
 
 
-def _parse(text: str | bytes) -> dict[str, Any]:
+def parsed(text: str | bytes | None) -> dict[str, Any]:
     """Read a JSON object; anything else, such as the note of another program, is an empty one."""
     try:
-        value = json.loads(text)
+        value = digits.loads(text or "")
     except (TypeError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from singer_spark.datatype import to_ddl
 from singer_spark.errors import SchemaError
 from singer_spark.names import literal, quote, quote_path
+from target_spark_delta import fence
 from target_spark_delta.evolve import (
     AddColumn,
     Relax,
@@ -23,6 +24,7 @@ from target_spark_delta.evolve import (
     unify,
     widens_in_place,
 )
+from target_spark_delta.log import forget_last_commit, last_commit
 from target_spark_delta.retry import with_retry
 from target_spark_delta.table import WHOLLY, Table, naming, properties_ddl
 
@@ -71,6 +73,7 @@ def _adapt(
     widened = [change for change in needed if isinstance(change, Widen)]
     # Refused first, so that a table which may not be rewritten stays as it is.
     rewritten = _rewritten(spark, table, widened, policy) if widened else None
+    fence.confirm(spark)
     for change in needed:
         if isinstance(change, Relax):
             column = quote_path(*change.path)
@@ -111,6 +114,8 @@ def regain_clusters(
 
 def cluster(spark: SparkSession, table: Table, columns: Sequence[str]) -> None:
     """Cluster what is written to a table from now on."""
+    if columns:
+        fence.confirm(spark)
     with_retry(table, lambda: table.cluster(spark, columns))
 
 
@@ -118,6 +123,7 @@ def allow_names(spark: SparkSession, table: Table, columns: T.StructType) -> Non
     """Make an existing table take columns of these names."""
     if properties := naming(columns):
         statement = f"alter table {table.sql} set {properties_ddl(properties)}"
+        fence.confirm(spark)
         with_retry(table, lambda: spark.sql(statement))
 
 
@@ -167,7 +173,11 @@ def _rewrite(
     ]
     writer = table.rows(spark).select(*columns).write.format("delta").mode("overwrite")
     writer = writer.options(overwriteSchema="true", **WHOLLY)
-    table.save(writer.partitionBy(*detail["partitionColumns"]))
+    forget_last_commit(spark)
+    with fence.transaction(spark):
+        table.save(writer.partitionBy(*detail["partitionColumns"]))
+    if fence.is_fenced(spark) and last_commit(spark) is None:
+        raise fence.overtaken(table)
     cluster(spark, table, detail["clusteringColumns"])
     tell_lost_constraints(table, schema)
 

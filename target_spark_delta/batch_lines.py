@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 
 FILE_PLACES = 2**40
 _ROWS_OF_A_SPLIT = 2**33 - 1
-_CHECKED = "line string, is_rejected boolean, is_deletion boolean"
+_CHECKED = "line string, is_rejected boolean, is_deletion boolean, is_record boolean"
 _Entry = tuple[bytes | None, bool, bool]
 _LEFT_OUT: _Entry = (None, False, False)
+_BLANK = (*_LEFT_OUT, False)
 
 
-def stage_lines(segment: Segment, manifest: Manifest, texts: DataFrame, place: str) -> None:
+def stage_lines(segment: Segment, manifest: Manifest, texts: DataFrame, place: str) -> int:
     """Write the lines of a segment to a folder, and note in the segment what they are.
 
     Args:
@@ -45,24 +46,28 @@ def stage_lines(segment: Segment, manifest: Manifest, texts: DataFrame, place: s
         manifest: The manifest.
         texts: Order, file, text and version of each record.
         place: The folder.
+
+    Returns:
+        How many records the files have, those that a map leaves out included.
     """
     seen = Observation()
     check = arrow_udf(line_maker(manifest), _CHECKED)  # type: ignore[call-overload]
     columns = [F.col(quote(name)) for name in (LINE_NUMBER, "file", "text", "version")]
-    checked = texts.select(check(*columns).alias("c"), "version")
-    counted = checked.where("c.line is not null").observe(
+    checked = texts.select(check(*columns).alias("c"), "version").observe(
         seen,
-        F.count(F.lit(1)).alias("rows"),
+        F.count_if(F.col("c.is_record")).alias("read"),
+        F.count(F.col("c.line")).alias("rows"),
         F.count_if(F.col("c.is_rejected")).alias("rejected"),
         F.count_if(F.col("c.is_deletion")).alias("deletions"),
-        F.count(F.col("version")).alias("versioned"),
+        F.count_if(F.expr("c.line is not null and version is not null")).alias("versioned"),
     )
-    counted.select("c.line").write.mode("overwrite").text(place)
+    checked.where("c.line is not null").select("c.line").write.mode("overwrite").text(place)
     counts = seen.get
     segment.rows, segment.rejected = counts["rows"], counts["rejected"]
     segment.has_deletions = counts["deletions"] > 0
     segment.is_partial = segment.has_deletions or manifest.rules.partial
     segment.has_versions = counts["versioned"] > 0
+    return int(counts["read"])
 
 
 def texts_of(spark: SparkSession, manifest: Manifest, files: Sequence[str]) -> DataFrame:
@@ -100,14 +105,15 @@ def line_maker(
         entry = _Entries(manifest).entry
         for block in blocks:
             rows = zip(*(column.to_pylist() for column in block), strict=True)
-            entries = [entry(*row) if row[2].strip() else _LEFT_OUT for row in rows]
-            lines, rejected, deletions = zip(*entries, strict=True)
+            entries = [(*entry(*row), True) if row[2].strip() else _BLANK for row in rows]
+            lines, *facts = zip(*entries, strict=True)
             columns = [
                 pa.array(lines, pa.binary()).cast(pa.string()),
-                pa.array(rejected, pa.bool_()),
-                pa.array(deletions, pa.bool_()),
+                *(pa.array(fact, pa.bool_()) for fact in facts),
             ]
-            yield pa.StructArray.from_arrays(columns, ["line", "is_rejected", "is_deletion"])
+            yield pa.StructArray.from_arrays(
+                columns, ["line", "is_rejected", "is_deletion", "is_record"]
+            )
 
     return make_lines
 

@@ -1,20 +1,30 @@
-"""The only module that commits rows: each call makes one Delta version."""
+"""The only module that commits rows: each call makes one Delta version.
+
+What a commit says it wrote is compared with what was to be written, before any STATE leaves.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 
+from singer_spark import digits
+from singer_spark.deltalog import CommitInfo
+from singer_spark.errors import TransientError
+from singer_spark.session import SPARK_ERRORS
+from target_spark_delta import fence
+from target_spark_delta.log import forget_last_commit, last_commit, read_commit
 from target_spark_delta.retry import with_retry
 from target_spark_delta.table import WHOLLY, Table
 
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _REPLACE_CHECK = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +38,15 @@ class Commit:
     rows: int | None = None
     state: Any = None
     state_of: str | None = None  # the stream of the tap, where that has another name
+    key: tuple[str, ...] = ()  # what rows are merged by
+    appends: bool = False  # whether rows are appended that nothing tells apart
 
     def to_json(self) -> str:
-        """Write it as JSON."""
+        """Write it as JSON; a STATE keeps its digits."""
         said = {name: getattr(self, name) for name in self.__slots__}
         if self.state_of is None:
             del said["state_of"]
-        return json.dumps(said)
+        return digits.dumps(said)
 
     def without_rows(self) -> Commit:
         """Return what a commit of the same run says that writes no rows and makes no STATE true."""
@@ -67,6 +79,32 @@ class Counts:
         return bool(self.inserted or self.updated or self.deleted)
 
 
+class Tally:
+    """Counts the rows that a query reads, on their way through the first that reads them all."""
+
+    def __init__(self) -> None:
+        self._observation: Observation | None = None
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        """Have rows counted; the next action on what is made of them must read all of them."""
+        self._observation = Observation()
+        return rows.observe(self._observation, F.count(F.lit(1)).alias("rows"))
+
+    def check(self, where: object, expected: int) -> None:
+        """Compare what was counted; what a remote session does not tell is unknown.
+
+        Tasks that Spark repeats count twice, so that more rows mean nothing.
+        """
+        if self._observation is None:
+            return
+        try:
+            counted = self._observation.get.get("rows")
+        except (AssertionError, *SPARK_ERRORS):
+            return
+        if counted is not None and counted < expected:
+            raise lost_rows(where, counted, expected)
+
+
 def describe_commits(spark: SparkSession, commit: Commit) -> None:
     """Make the session's commits carry this."""
     spark.conf.set(_USER_METADATA, commit.to_json())
@@ -74,8 +112,54 @@ def describe_commits(spark: SparkSession, commit: Commit) -> None:
 
 def append(table: Table, rows: DataFrame, count: int) -> Counts:
     """Add the rows, of which there are so many."""
-    with_retry(table, lambda: table.save(rows.write.format("delta").mode("append")))
+    writer = rows.write.format("delta").mode("append")
+    _, info = _made(rows.sparkSession, table, lambda: table.save(writer))
+    _check_rows(table, info, "numOutputRows", count)
     return Counts(inserted=count)
+
+
+def claim(spark: SparkSession, table: Table) -> None:
+    """Make a commit that changes nothing but the table's transaction.
+
+    A run that held the lock before can commit nothing from then on.
+    """
+    nothing = spark.createDataFrame([], table.rows(spark).schema)
+    _made(spark, table, lambda: table.save(nothing.write.format("delta").mode("append")))
+
+
+def _made(
+    spark: SparkSession, table: Table, action: Callable[[], _T]
+) -> tuple[_T, CommitInfo | None]:
+    """Make one commit, and return what it says of itself, None where there is none."""
+
+    def attempt() -> _T:
+        forget_last_commit(spark)
+        with fence.transaction(spark):
+            return action()
+
+    result = with_retry(table, attempt)
+    version = last_commit(spark)
+    if version is not None:
+        return result, read_commit(spark, table, version)
+    # A statement may find nothing to do; a write makes no commit only if Delta has skipped it.
+    if result is None and fence.is_fenced(spark):
+        raise fence.overtaken(table)
+    return result, None
+
+
+def _check_rows(table: Table, info: CommitInfo | None, metric: str, expected: int) -> None:
+    """Compare what a commit has counted; a number that is missing is unknown."""
+    counted = info.metric(metric) if info else None
+    if counted is not None and counted != expected:
+        raise lost_rows(table, counted, expected)
+
+
+def lost_rows(where: object, found: int, expected: int) -> TransientError:
+    """Return the error of rows that were received and are not there."""
+    return TransientError(
+        f"{where}: {found} rows were found where {expected} were received; no STATE is released; "
+        "run again, and if it happens again look at the disk of temp_dir"
+    )
 
 
 def replace(
@@ -85,6 +169,7 @@ def replace(
     *,
     where: str | None = None,
     partition_by: Sequence[str] | None = None,
+    count: int | None = None,
 ) -> Counts:
     """Put the rows in the place of others.
 
@@ -95,6 +180,7 @@ def replace(
         where: SQL that says which rows of the table go; without it all of them.
         partition_by: The partitions of the new table, where its schema is that of the rows;
             without it the schema stays.
+        count: How many rows there are, where that is known.
     """
     gone = None if where else table.rows(spark).count()
     writer = rows.write.format("delta").mode("overwrite").options(**WHOLLY)
@@ -104,15 +190,33 @@ def replace(
         writer = writer.option("replaceWhere", where)
     if partition_by is not None:
         writer = writer.option("overwriteSchema", "true").partitionBy(*partition_by)
-    with_retry(table, lambda: table.save(writer))
-    metrics = table.history(spark, 1)[0]["operationMetrics"]
-    deleted = int(metrics.get("numDeletedRows", 0)) if gone is None else gone
-    return Counts(inserted=int(metrics.get("numOutputRows", 0)), deleted=deleted)
+    _, info = _made(spark, table, lambda: table.save(writer))
+    if count is not None:
+        _check_rows(table, info, "numOutputRows", count)
+    inserted, removed = (
+        (info.metric(name) if info else None) or 0 for name in ("numOutputRows", "numDeletedRows")
+    )
+    return Counts(inserted=inserted, deleted=removed if gone is None else gone)
 
 
-def execute(spark: SparkSession, table: Table, statement: str) -> Counts:
-    """Run a MERGE, DELETE or UPDATE and return what it says it changed."""
-    told = with_retry(table, lambda: spark.sql(statement)).toArrow()
+def execute(
+    spark: SparkSession, table: Table, statement: str, *, count: int | None = None
+) -> Counts:
+    """Run a MERGE, DELETE or UPDATE and return what it says it changed.
+
+    Args:
+        spark: The stream's session.
+        table: The table.
+        statement: SQL.
+        count: How many rows a MERGE reads, where that is known.
+    """
+    result, info = _made(spark, table, lambda: spark.sql(statement))
+    told = result.toArrow()
+    if not told.num_rows:
+        # Delta says nothing where it has skipped a commit.
+        raise fence.overtaken(table)
+    if count is not None:
+        _check_rows(table, info, "numSourceRows", count)
     numbers = {name: told[name][0].as_py() or 0 for name in told.column_names}
     if "num_inserted_rows" in numbers:
         return Counts(

@@ -100,6 +100,11 @@ class Destination:
         return self.overwrites and self.options.load_method != "overwrite"
 
     @property
+    def merges_by(self) -> tuple[str, ...]:
+        """Name the key that rows of the table are found by; none where they are not."""
+        return () if self.appends or self.overwrites else self.keys
+
+    @property
     def overwrites(self) -> bool:
         """Say whether rows wait for the end of the stream."""
         return self.method == "overwrite"

@@ -6,7 +6,6 @@ import logging
 import os
 import sys
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
@@ -15,9 +14,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from singer_spark.assignment import Assignment
 from singer_spark.bookmark import is_unfinished
 from singer_spark.errors import ProtocolError
-from target_spark_delta import upkeep
+from singer_spark.progress import INTERVAL_SECONDS, report_progress
+from singer_spark.report import REPORT_FILE
+from target_spark_delta import identity, upkeep
 from target_spark_delta.checkpoint import (
     Checkpoints,
     Received,
@@ -30,12 +32,14 @@ from target_spark_delta.destination import Destination
 from target_spark_delta.keys import needs_other_key
 from target_spark_delta.load import (
     activate_version,
+    check_table,
     drop_spooled,
     drop_staged,
     empty_range,
     load_segment,
     retire_gone,
     swap_in,
+    tell_table,
 )
 from target_spark_delta.loader import Job, Loader
 from target_spark_delta.manifest import Manifest, remove_files
@@ -65,16 +69,16 @@ class Flow:
     Args:
         settings: What the user chose.
         loader: Does the commits.
+        assignment: The run that they are made for.
     """
 
-    def __init__(self, settings: Settings, loader: Loader) -> None:
+    def __init__(self, settings: Settings, loader: Loader, assignment: Assignment) -> None:
         self.batches: Counter[str] = Counter()
         self.quarantined = 0
         self.has_all_input = False
         self._settings = settings
         self._loader = loader
-        self._pipeline = os.environ.get("SINGER_SPARK_PIPELINE")
-        self._run_id = os.environ.get("SINGER_SPARK_RUN_ID") or str(uuid.uuid4())
+        self._assignment = assignment
         self._segments: dict[int, Segment] = {}
         self._files: dict[int, list[Manifest]] = {}
         self._held_files: dict[SparkDeltaSink, list[Segment]] = {}
@@ -83,6 +87,7 @@ class Flow:
         self._checkpoints = Checkpoints()
         self._owners: dict[int, str] = {}
         self._state: Received | None = None
+        self._progress_at = 0.0
 
     def take_state(self, state: bytes, line: int) -> None:
         """Take a STATE that came after everything begun so far."""
@@ -195,7 +200,7 @@ class Flow:
         self._do(
             sink,
             lambda spark: activate_version(
-                spark, sink.destination, version, replace(commit(), batch=None)
+                spark, sink.work, version, replace(commit(), batch=None)
             ),
             number=waiting.number,
         )
@@ -320,10 +325,33 @@ class Flow:
                 self._do(sink, partial(upkeep.look_after, destination=sink.destination))
         self.drain()
 
+    def check_table(self, sink: SparkDeltaSink) -> None:
+        """See that a stream's table is the one that the stored state belongs to."""
+        run, destination = self._assignment, sink.destination
+        known = run.tables.get(destination.stream)
+        # What is loaded as a whole needs nothing that was there before.
+        if known is None or destination.is_whole or destination.reloads:
+            return
+        if not identity.check(known, destination.table, run, sink.source, None):
+            work, source = sink.work, sink.source
+            self._do(sink, lambda spark: check_table(spark, work, run, source))
+
+    def tell_tables(self, sinks: Iterable[SparkDeltaSink]) -> None:
+        """Tell the runner by what each table is known again."""
+        if not os.environ.get(REPORT_FILE):
+            return
+        run = self._assignment
+        for sink in sinks:
+            to, work = sink.destination, sink.work
+            is_told = identity.tell(to.table, run, to.stream, to.merges_by, None)
+            if not is_told and (sink.last_line or to.stream in run.tables):
+                self._do(sink, partial(tell_table, work=work, run=run))
+        self.drain()
+
     def drop_spooled(self, sinks: Iterable[SparkDeltaSink]) -> None:
         """Have the folder emptied that a remote Spark has read records from."""
         for sink in sinks:
-            if staging := sink.destination.staging(self._run_id):
+            if staging := sink.destination.staging(self._assignment.run_id):
                 self._do(sink, partial(drop_spooled, staging=staging))
                 break
         self.drain()
@@ -350,6 +378,14 @@ class Flow:
                     logger.info("%s: %d record(s) loaded", segment.stream, segment.loaded)
                 self._clean_up(number)
             self._release()
+            self.note_progress()
+
+    def note_progress(self) -> None:
+        """Let the runner know that records arrive or are committed, now and then."""
+        now = time.monotonic()
+        if now >= self._progress_at + INTERVAL_SECONDS:
+            self._progress_at = now
+            report_progress()
 
     def _begin(self, number: int, stream: str) -> None:
         self._checkpoints.begin(number)
@@ -380,12 +416,14 @@ class Flow:
         if sink.destination.replaces_parts and not is_last:
             state = None
         commit = Commit(
-            pipeline=self._pipeline,
-            run_id=self._run_id,
+            pipeline=self._assignment.pipeline,
+            run_id=self._assignment.run_id,
             stream=stream,
             batch=self.batches[stream],
             state=state_of(sink.source, state.value if state else None),
             state_of=sink.source if sink.source != stream else None,
+            key=sink.destination.merges_by,
+            appends=sink.destination.appends and not sink.destination.bookmarks,
         )
         others = self._others(stream, state)
         return lambda: commit if self._loader.are_done(others) else replace(commit, state=None)

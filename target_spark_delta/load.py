@@ -14,13 +14,15 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from singer_spark.assignment import Assignment
 from singer_spark.causes import innermost_cause, is_unreachable
 from singer_spark.errors import RecordError, SingerSparkError, TransientError
 from singer_spark.names import quote
 from singer_spark.report import report
 from singer_spark.session import SPARK_ERRORS
+from target_spark_delta import fence, identity
 from target_spark_delta.alter import Policy, adapt, regain_clusters
-from target_spark_delta.commit import Commit, Counts, describe_commits
+from target_spark_delta.commit import Commit, Counts, claim, describe_commits
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import TABLE_VERSION, Shape
 from target_spark_delta.keys import check_key, check_reload, known_key, note_key
@@ -79,7 +81,12 @@ def load_segment(
             set_aside(spark, destination.quarantine, source.rejected(), commit)
         if segment.rejected < segment.rows:
             counts = _load_rows(spark, work, segment, source, commit, if_made)
+<<<<<<< HEAD
             _note_key(spark, work, counts, commit)
+=======
+            # What was cut while Spark read it is still cut.
+            segment.check_size()
+>>>>>>> c5ba3a4 (Rows received, read and written are compared before a STATE leaves; a run whose lock was taken over commits nothing; a state ahead of its table is refused)
             told += [] if counts is None else [(counts, segment.loaded)]
         empty_staging(spark, segment, spool)
 
@@ -94,7 +101,7 @@ def _load_rows(
 ) -> Counts | None:
     destination = work.destination
     describe_commits(spark, commit.without_rows())
-    found = destination.table.schema(spark)
+    found = _first_look(spark, work)
     work.progress.made_table |= found is None
     commit = if_made if work.progress.made_table else commit
     before = None if destination.overwrites else found
@@ -135,6 +142,18 @@ def _load_rows(
         segment.rejected += set_aside(spark, destination.quarantine, records.misfits(), commit)
         segment.facts = None
         return write(records.fitting_rows()) if segment.loaded else None
+
+
+def _first_look(spark: SparkSession, work: Work) -> T.StructType | None:
+    """Return the table's schema; a run that took the lock from another claims the table first."""
+    table, progress = work.destination.table, work.progress
+    schema = table.schema(spark)
+    if fence.must_claim(spark) and not progress.has_claimed:
+        if schema is not None:
+            claim(spark, table)
+            schema = table.schema(spark)
+        progress.has_claimed = True
+    return schema
 
 
 def _batch(work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_new: bool) -> Batch:
@@ -228,13 +247,13 @@ def _fitting_table(
     return adapt(spark, destination.table, incoming, destination.policy)
 
 
-def activate_version(
-    spark: SparkSession, destination: Destination, version: int, commit: Commit
-) -> None:
+def activate_version(spark: SparkSession, work: Work, version: int, commit: Commit) -> None:
     """Retire the rows of older versions."""
+    destination = work.destination
     with explained(destination.stream), reported(destination.stream) as told:
         describe_commits(spark, commit)
-        schema = destination.table.schema(spark)
+        schema = _first_look(spark, work)
+        fence.confirm(spark)
         if schema is None or TABLE_VERSION not in schema.names:
             return
         table, now = destination.table, utc_now()
@@ -329,8 +348,15 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
     destination = work.destination
     rows = sum(one.rows for one in work.progress.staged)
     with explained(destination.stream), reported(destination.stream) as told:
+<<<<<<< HEAD
         if destination.table.schema(spark) is not None:
             _check_table(spark, work, commit)
+=======
+        describe_commits(spark, commit.without_rows())
+        if _first_look(spark, work) is not None:
+            _check_owner(spark, work, commit)
+        fence.confirm(spark)
+>>>>>>> c5ba3a4 (Rows received, read and written are compared before a STATE leaves; a run whose lock was taken over commits nothing; a state ahead of its table is refused)
         plan = overwrite.Swap(
             batch=_empty_batch(spark, work, rows, None),
             commit=replace(commit, rows=rows),
@@ -348,7 +374,8 @@ def empty_range(spark: SparkSession, work: Work, commit: Commit) -> None:
     """Remove the rows of the range that a complete stream was read from and had no record of."""
     destination = work.destination
     with explained(destination.stream), reported(destination.stream) as told:
-        schema = destination.table.schema(spark)
+        describe_commits(spark, commit.without_rows())
+        schema = _first_look(spark, work)
         if schema is not None:
             describe_commits(spark, replace(commit, rows=0))
             batch = replace(_empty_batch(spark, work, 0, schema), schema=schema)
@@ -373,6 +400,21 @@ def drop_staged(spark: SparkSession, work: Work) -> None:
     """Remove what is staged of a stream."""
     for staged in work.progress.waiting:
         staging.discard(spark, staged)
+
+
+def check_table(spark: SparkSession, work: Work, run: Assignment, source: str) -> None:
+    """Refuse a table that the stored state does not belong to, if only Spark can read its log."""
+    destination = work.destination
+    known = run.tables[destination.stream]
+    with explained(destination.stream):
+        identity.check(known, destination.table, run, source, spark)
+
+
+def tell_table(spark: SparkSession, work: Work, run: Assignment) -> None:
+    """Tell the runner by what a table is known again, if only Spark can read its log."""
+    destination = work.destination
+    with explained(destination.stream):
+        identity.tell(destination.table, run, destination.stream, destination.merges_by, spark)
 
 
 def drop_spooled(spark: SparkSession, staging: str) -> None:

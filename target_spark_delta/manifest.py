@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from singer_spark.errors import ProtocolError
+from singer_spark.errors import ProtocolError, TransientError
+from singer_spark.scope import MEMBER
 from target_spark_delta.formats import is_checked_as_text
 from target_spark_delta.mapping import StreamMapping
 from target_spark_delta.validation import nullable, required_names, resolved_schema
@@ -32,6 +33,7 @@ class Manifest:
         version: The version of the stream that they belong to.
         extracted_at: When they were extracted, as text.
         received_at: When the message came, in microseconds.
+        rows: How many records the files have, where their tap says so.
         rules: What the records must satisfy.
     """
 
@@ -41,6 +43,7 @@ class Manifest:
     version: int | None = None
     extracted_at: str | None = None
     received_at: int = 0
+    rows: int | None = None
     rules: Rules
 
 
@@ -133,6 +136,23 @@ def parse_manifest(body: Mapping[str, Any], line: int) -> tuple[tuple[str, ...],
     for file in files:
         _check_file(file, line)
     return tuple(files), kind
+
+
+def rows_told(body: Mapping[str, Any]) -> int | None:
+    """Return how many records the files of a BATCH message have, where its tap says so."""
+    member = body.get(MEMBER)
+    rows = member.get("rows") if isinstance(member, Mapping) else None
+    return rows if isinstance(rows, int) and not isinstance(rows, bool) else None
+
+
+def check_rows(manifest: Manifest, found: int) -> None:
+    """Compare the records that were found in the files with those that the tap has written."""
+    if manifest.rows is not None and manifest.rows != found:
+        raise TransientError(
+            f"stream {manifest.rules.stream}, line {manifest.line}: its BATCH files have {found} "
+            f"records, and the tap has written {manifest.rows}; nothing of them is loaded; run "
+            "again, and if it happens again look at the storage of the files"
+        )
 
 
 def _check_file(file: str, line: int) -> None:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from singer_spark.errors import TransientError
 from singer_spark.session import SPARK_ERRORS
+from target_spark_delta.fence import overtaken
 from target_spark_delta.table import Table
 
 logger = logging.getLogger(__name__)
@@ -17,6 +18,8 @@ _T = TypeVar("_T")
 _ATTEMPTS = 5
 # What Delta says of a commit that another writer overtook.
 _OVERTAKEN = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
+# What it says of one that a newer run of the pipeline overtook, which must not be repeated.
+_FENCED = "DELTA_CONCURRENT_TRANSACTION"
 
 
 def with_retry(table: Table, action: Callable[[], _T]) -> _T:
@@ -25,6 +28,8 @@ def with_retry(table: Table, action: Callable[[], _T]) -> _T:
         try:
             return action()
         except SPARK_ERRORS as error:
+            if _FENCED in str(error):
+                raise overtaken(table) from error
             if not any(condition in str(error) for condition in _OVERTAKEN):
                 raise
             logger.warning("%s: another writer was faster, trying again", table)

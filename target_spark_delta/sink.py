@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from singer_spark.typemap import value_kinds
 from target_spark_delta.destination import Destination
 from target_spark_delta.load import Work
-from target_spark_delta.manifest import Manifest, Rules, parse_manifest
+from target_spark_delta.manifest import Manifest, Rules, parse_manifest, rows_told
 from target_spark_delta.mapping import StreamMapping
 from target_spark_delta.messages import Message
 from target_spark_delta.methods import Progress
@@ -140,6 +140,7 @@ class SparkDeltaSink:
             version=message.version,
             extracted_at=_as_text(body.get("time_extracted")),
             received_at=self._next_received_at(),
+            rows=rows_told(body),
             rules=Rules(
                 stream=self.destination.stream,
                 schema=self.schema,

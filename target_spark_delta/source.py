@@ -15,7 +15,7 @@ from singer_spark.session import SPARK_ERRORS
 from target_spark_delta.batch_columns import as_texts, note_facts, open_files, typed_records
 from target_spark_delta.batch_lines import first_rejection, stage_lines, texts_of
 from target_spark_delta.frame import Shape
-from target_spark_delta.manifest import Manifest, readable_files
+from target_spark_delta.manifest import Manifest, check_rows, readable_files
 from target_spark_delta.reading import Records, path_for_spark, rejected_records, spooled
 from target_spark_delta.spool import Segment
 
@@ -44,6 +44,7 @@ def open_source(
         staging: A folder that driver and executors share, where they do not share this disk.
         quarantine: Whether invalid records are set aside, or an error.
     """
+    segment.check_size()
     if segment.manifest is None:
         path = path_for_spark(spark, segment, staging)
         return Source(partial(spooled, spark, path), partial(rejected_records, spark, path))
@@ -73,12 +74,13 @@ def _open_batch(
         frames = open_files(spark, manifest, files)
         if manifest.rules.only_types:
             note_facts(segment, manifest, frames)
+            check_rows(manifest, segment.rows)
             return Source(partial(typed_records, manifest, frames), _none_rejected)
         texts = as_texts(manifest, frames)
     else:
         texts = texts_of(spark, manifest, files)
     place = str(segment.path / "lines") if staging is None else f"{staging}/{segment.id}"
-    stage_lines(segment, manifest, texts, place)
+    check_rows(manifest, stage_lines(segment, manifest, texts, place))
 
     def rejected() -> DataFrame:
         return rejected_records(spark, place).withColumn(

@@ -178,6 +178,18 @@ class Segment:
                 _open_files.remove(self)
         self._write = _refuse
 
+    def check_size(self) -> None:
+        """See that the file has all that was written to it."""
+        if self.manifest:
+            return
+        found = self.path.stat().st_size if self.path.exists() else 0
+        if found != self.size:
+            raise TransientError(
+                f"stream {self.stream}: {found} of {self.size} bytes are left of what was spooled "
+                f"to {self.path.parent}; no STATE is released; run again, and see that nobody "
+                "changes files there, or set temp_dir"
+            )
+
     def split_at_mark(self, folder: Path) -> Segment | None:
         """Move what came after the last STATE into a new segment, and close this one."""
         self.close()

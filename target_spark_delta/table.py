@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from singer_spark.datatype import comment_ddl, to_ddl
 from singer_spark.names import literal, quote, quote_path
+from target_spark_delta import fence
 
 # Whatever the session says, what is not replaced by a condition is replaced as a whole.
 WHOLLY = {"partitionOverwriteMode": "static"}
@@ -140,6 +141,7 @@ class Layout:
 
 def create(spark: SparkSession, table: Table, schema: T.StructType, layout: Layout) -> None:
     """Make an empty table."""
+    fence.confirm(spark)
     table.make_schema(spark)
     properties = {**naming(schema), **layout.properties}
     columns = ", ".join(

@@ -24,7 +24,7 @@ from singer_spark.errors import ProtocolError, SchemaError
 from singer_spark.names import table_name, unmatched
 from singer_spark.plugin import SparkPlugin
 from singer_spark.session import isolated, open_session
-from target_spark_delta import budget
+from target_spark_delta import budget, fence
 from target_spark_delta.completeness import warn_of_repetition
 from target_spark_delta.declaration import Declared, destination_of, parts_of
 from target_spark_delta.destination import Destination
@@ -84,10 +84,11 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._routes: dict[str, list[SparkDeltaSink]] = {}
         self._schema_lines: dict[str, bytes] = {}
         self._waiting_versions: dict[str, int] = {}
+        self._newest_line = 0
         self._assignment = Assignment.here()
         self._urls = {self._settings.path} - {""}
         self._loader = Loader(self._engine, self._isolate, self._settings.parallelism)
-        self._flow = Flow(self._settings, self._loader)
+        self._flow = Flow(self._settings, self._loader, self._assignment)
         self.message_reader.on_tick = self._tick
         self.message_reader.on_failure = self._flow.settle
 
@@ -101,6 +102,7 @@ class TargetSparkDelta(SparkPlugin, Target):
     def _isolate(self, engine: SparkSession) -> SparkSession:
         session = isolated(engine)
         session.conf.set("spark.sql.parquet.compression.codec", self._settings.compression)
+        fence.fence(session, self._assignment)
         return session
 
     @override
@@ -143,6 +145,8 @@ class TargetSparkDelta(SparkPlugin, Target):
         sink.declared_line = message.number
         self._flow.declare(sink)
         self._sinks[stream] = sink
+        if before is None:
+            self._flow.check_table(sink)
         return sink
 
     def _new_sink(
@@ -258,6 +262,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._flow.drain()
         self._flow.end_streams(self._sinks.values())
         self._flow.look_after_tables(self._sinks.values())
+        self._flow.tell_tables(self._sinks.values())
         self._flow.drop_spooled(self._sinks.values())
         for pattern in unmatched(self._settings.stream_options, self._sinks):
             logger.warning("stream_options: no stream is named %s", pattern)
@@ -317,6 +322,10 @@ class TargetSparkDelta(SparkPlugin, Target):
     def _tick(self) -> None:
         self._flow.collect()
         self._flow.submit_due()
+        newest = max((sink.last_line for sink in self._sinks.values()), default=0)
+        if newest > self._newest_line:
+            self._newest_line = newest
+            self._flow.note_progress()
         for sink in self._sinks.values():
             if sink.is_due:
                 self._flush(sink)

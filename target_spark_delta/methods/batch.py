@@ -63,8 +63,8 @@ class Progress:
     Rows of earlier batches of the run must survive the later ones, so each method that replaces
     a part of the table notes here which parts hold nothing but rows of this run. What partitions
     the table is unknown until the first batch has asked. `made_table` tells that the run has made
-    the table, which had no rows before. The overlap is what a run has sent of the rows that the
-    table may have had when it began.
+    the table, which had no rows before, `has_claimed` that no earlier run can commit to it. The
+    overlap is what a run has sent of the rows that the table may have had when it began.
     """
 
     partitions: set[tuple[str | None, ...]] = field(default_factory=set)
@@ -78,6 +78,7 @@ class Progress:
     lacks_key: bool = False
     partition_columns: frozenset[str] | None = None
     made_table: bool = False
+    has_claimed: bool = False
 
     @property
     def waiting(self) -> list[Staged]:

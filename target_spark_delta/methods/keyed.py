@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from pyspark.sql.window import Window
 
 from singer_spark.names import quote
+from target_spark_delta.commit import lost_rows
 from target_spark_delta.methods.acting import (
     KNOWN,
     REMOVAL,
@@ -49,7 +50,13 @@ def one_per_key(batch: Batch) -> tuple[DataFrame, KeyFacts]:
 
 def facts_of(batch: Batch) -> KeyFacts:
     """Return what is known of a batch's keys, noted while it was spooled or looked up now."""
-    return batch.facts or key_facts(batch.rows, batch.keys, listed=batch.options.partition_by)
+    if batch.facts:
+        return batch.facts
+    facts = key_facts(batch.rows, batch.keys, listed=batch.options.partition_by)
+    # A deletion may have been repeated for each partition that it is for.
+    if facts.rows != batch.count and not batch.is_partial:
+        raise lost_rows(batch.table, facts.rows, batch.count)
+    return facts
 
 
 def key_facts(rows: DataFrame, keys: Sequence[str], *, listed: Collection[str] = ()) -> KeyFacts:

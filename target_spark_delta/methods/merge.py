@@ -11,7 +11,7 @@ from pyspark.storagelevel import StorageLevel
 
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
-from target_spark_delta.commit import Counts, Late
+from target_spark_delta.commit import Counts, Late, Tally
 from target_spark_delta.methods.keyed import carries
 from target_spark_delta.methods.late import Bookmark, count_late
 from target_spark_delta.methods.same import comparable, compared
@@ -45,6 +45,7 @@ class Changes:
         afresh: SQL that says whether a row begins anew, so that the table's row of its key leaves
             nothing behind, be it newer or be it in columns that the row does not carry.
         left_out: SQL that says whether a row is not inserted where the table has none of its key.
+        is_counted: Whether `count` is the number of rows just as they came, so that fewer are lost.
     """
 
     rows: DataFrame
@@ -62,6 +63,7 @@ class Changes:
     bookmark: Bookmark | None = None
     afresh: str = "false"
     left_out: str = "false"
+    is_counted: bool = False
 
     @property
     def settable(self) -> list[str]:
@@ -114,15 +116,21 @@ def merge(spark: SparkSession, table: Table, changes: Changes) -> Counts:
             # The table had no rows in that range, so those that it has now are the new ones.
             added = spark.sql(f"select * from {table.sql} t where {changes.bounds}")
             return replace(inserted, late=_late(added, changes))
-    changed = _changed(spark, table, changes).persist(StorageLevel.DISK_ONLY)
+    tally = Tally()
+    changed = _changed(spark, table, changes, tally).persist(StorageLevel.DISK_ONLY)
     try:
+        # All of them, not only until the first: what was read is counted on the way.
+        count = changed.count()
+        if changes.is_counted:
+            tally.check(table, changes.count)
         # Before the commit, after which Spark would read the kept rows anew and find none changed.
         late = _late(changed, changes)
-        if changed.isEmpty():
+        if not count:
             return Counts(late=late)
         spark.conf.set(MATERIALIZE_SOURCE, "auto")
         changed.createOrReplaceTempView("changed_rows")
-        return replace(commit.execute(spark, table, _merge_sql(table, changes)), late=late)
+        counts = commit.execute(spark, table, _merge_sql(table, changes), count=count)
+        return replace(counts, late=late)
     finally:
         changed.unpersist()
 
@@ -149,6 +157,7 @@ def _insert_new(spark: SparkSession, table: Table, changes: Changes) -> Counts:
         table,
         f"merge into {table.sql} t using changed_rows s on {changes.matches} "
         f"when not matched then insert {_inserted(changes)}",
+        count=changes.count if changes.is_counted else None,
     )
 
 
@@ -199,9 +208,11 @@ def _assignment(changes: Changes, name: str) -> str:
     return f"{before} = {after}"
 
 
-def _changed(spark: SparkSession, table: Table, changes: Changes) -> DataFrame:
+def _changed(spark: SparkSession, table: Table, changes: Changes, tally: Tally) -> DataFrame:
     """Take out what a commit would not change: a MERGE with a condition still rewrites files."""
-    changes.rows.createOrReplaceTempView("batch_rows")
+    # With a removal the rows stand in the query twice.
+    rows = tally.of(changes.rows) if changes.removed is None else changes.rows
+    rows.createOrReplaceTempView("batch_rows")
     matches, removed, outdated = changes.matches, changes.removed, changes.outdated
     needless = f"({outdated} and not {changes.rises})" if changes.rising else outdated
     if changes.skip_unchanged:

@@ -69,6 +69,8 @@ def test_each_commit_tells_its_run_batch_rows_and_the_state_that_it_makes_true(l
             "batch": 1,
             "rows": 2,
             "state": {"v": 1},
+            "key": ["id"],
+            "appends": False,
         },
         {
             "pipeline": "shop",
@@ -77,6 +79,8 @@ def test_each_commit_tells_its_run_batch_rows_and_the_state_that_it_makes_true(l
             "batch": 2,
             "rows": 1,
             "state": {"free": "form"},
+            "key": ["id"],
+            "appends": False,
         },
     ]
 

@@ -36,7 +36,7 @@ class Spark:
         self.commits.append((what, commit.state))
         self.done.append(segment.stream)
 
-    def activate_version(self, _spark, _destination, version, _commit):
+    def activate_version(self, _spark, _work, version, _commit):
         self.done.append(version)
 
 

@@ -1,0 +1,99 @@
+"""Only the newest holder of a pipeline's lock commits: an older one that wakes up is refused.
+
+Each commit carries a transaction of Delta, made of the holder's generation and a running number.
+MERGE, UPDATE, DELETE and writes look at it: Delta skips a commit whose number is not higher than
+the table's, and refuses one that a higher number overtakes. ALTER and CREATE ignore it, so that
+before those the lock itself is looked at.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from singer_spark.assignment import STATE_URL, Assignment
+from singer_spark.errors import TransientError
+
+# What a session knows of its run; every stream has a session of its own.
+_RUN = "spark.singerSpark.run"
+_APP_ID = "spark.databricks.delta.write.txnAppId"
+_VERSION = "spark.databricks.delta.write.txnVersion"
+# So many commits may a holder make before its numbers reach those of the next generation.
+_NUMBERS = 2**20
+_numbers = itertools.count(1)
+
+
+def fence(spark: SparkSession, assignment: Assignment) -> None:
+    """Make the commits of a session those of a run, which a newer one can refuse."""
+    if assignment.generation is not None and assignment.pipeline:
+        run = [assignment.pipeline, assignment.generation, assignment.run_id, assignment.claims]
+        spark.conf.set(_RUN, json.dumps(run))
+
+
+def is_fenced(spark: SparkSession) -> bool:
+    """Say whether a newer run can refuse the commits of this session."""
+    return _run_of(spark) is not None
+
+
+def must_claim(spark: SparkSession) -> bool:
+    """Say whether the lock was taken from a run that may still be at work on its tables."""
+    run = _run_of(spark)
+    return run is not None and run.claims
+
+
+@contextmanager
+def transaction(spark: SparkSession) -> Iterator[None]:
+    """Give the commit that is made within the next number; each needs one of its own."""
+    run = _run_of(spark)
+    if run is None:
+        yield
+        return
+    spark.conf.set(_APP_ID, f"singer-spark:{run.pipeline}")
+    spark.conf.set(_VERSION, str(run.generation * _NUMBERS + next(_numbers)))
+    try:
+        yield
+    finally:
+        # Delta would skip the next write of the session, whatever its table.
+        spark.conf.unset(_APP_ID)
+        spark.conf.unset(_VERSION)
+
+
+def confirm(spark: SparkSession) -> None:
+    """See that the run still holds its lock, before what Delta's transactions do not guard."""
+    run, url = _run_of(spark), os.environ.get(STATE_URL)
+    if run is None or not url:
+        return
+    # Only where it is needed: stores take a while to load.
+    from singer_spark.state import create_state_store
+    from singer_spark.state.lock import read_lock
+
+    holder, _ = read_lock(create_state_store(json.loads(url)), run.pipeline)
+    generation = getattr(holder, "generation", run.generation)
+    if holder is None or (holder.run_id, generation) != (run.run_id, run.generation):
+        raise overtaken(run.pipeline)
+
+
+def overtaken(what: object) -> TransientError:
+    """Return the error of a run whose place another has taken."""
+    return TransientError(
+        f"{what}: another run has taken over while this one was paused or unlocked; nothing more "
+        "is committed; wait for it to end, then run again"
+    )
+
+
+class _Run(NamedTuple):
+    pipeline: str
+    generation: int
+    run_id: str
+    claims: bool
+
+
+def _run_of(spark: SparkSession) -> _Run | None:
+    told = spark.conf.get(_RUN, None)
+    return _Run(*json.loads(told)) if told else None

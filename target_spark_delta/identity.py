@@ -1,0 +1,186 @@
+"""Is a table the one that the stored state belongs to? Judged by its log, without Spark if it can.
+
+A table that was removed, restored or is at another place lacks rows that the state says are there.
+Only the runner remembers tables, so in a plain pipe nothing is compared.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from singer_spark import deltalog
+from singer_spark.assignment import Assignment, TableIdentity
+from singer_spark.deltalog import CommitInfo
+from singer_spark.errors import SingerSparkError, StateError
+from singer_spark.report import report
+from target_spark_delta.log import LOCATIONS, files_of, location_of
+from target_spark_delta.table import Table
+
+_LATEST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a table's log says.
+
+    Args:
+        id: The id that Delta gave the table; None where it cannot be found.
+        versions: The versions whose commits are listed, lowest first; none without a table.
+        read: Reads what the commit of a version says of itself.
+    """
+
+    id: str | None
+    versions: Sequence[int]
+    read: Callable[[int], CommitInfo | None]
+
+
+def history_in_files(location: str) -> History | None:
+    """Read a log from its files; None where Python does not reach them."""
+    objects = files_of(location)
+    if objects is None:
+        return None
+    try:
+        versions = deltalog.log_versions(objects)
+        known = deltalog.table_id(objects) if versions else None
+    except SingerSparkError:
+        return None
+    return History(known, versions, functools.partial(deltalog.commit_info, objects))
+
+
+def history_by_spark(spark: SparkSession, table: Table) -> History:
+    """Read a log through Spark."""
+    if table.schema(spark) is None:
+        return History(None, (), lambda _: None)
+    known = spark.sql(f"describe detail {table.sql}").select("id").toArrow()["id"][0].as_py()
+    columns = "version", "operation", "userMetadata"
+    rows = spark.sql(f"describe history {table.sql}").select(*columns).toArrow().to_pylist()
+    commits = {
+        row["version"]: CommitInfo(
+            version=row["version"],
+            operation=str(row["operation"]),
+            metadata=deltalog.parsed(row["userMetadata"]),
+            metrics={},
+        )
+        for row in rows
+    }
+    return History(known, sorted(commits), commits.get)
+
+
+def misfit(known: TableIdentity, history: History) -> str | None:
+    """Say why a table is not the one that the pipeline has loaded, None if it is."""
+    if not history.versions:
+        return "there is no table"
+    if history.id is not None and history.id != known.id:
+        return "it is not the table that was loaded before"
+    newest = history.versions[-1]
+    if newest < known.version:
+        return f"its version {newest} is older than {known.version}, which was committed before"
+    own = history.read(known.version)
+    if own and known.run_id and own.metadata.get("run_id") != known.run_id:
+        return f"its version {known.version} is not the one that was committed before"
+    for version in history.versions:
+        later = history.read(version) if version > known.version else None
+        if later and later.operation == "RESTORE":
+            return f"it was restored to an older state in version {version}"
+    return None
+
+
+def check(
+    known: TableIdentity, table: Table, run: Assignment, stream: str, spark: SparkSession | None
+) -> bool:
+    """Refuse a table that is not the one that the stored state belongs to.
+
+    Args:
+        known: The table as the pipeline left it.
+        table: Where the stream goes now.
+        run: The run.
+        stream: The tap's name of the stream.
+        spark: A session, where the log's files are out of reach.
+
+    Returns:
+        Whether it could be judged.
+
+    Raises:
+        StateError: The state is ahead of the table.
+    """
+    history = _history(table, known, spark)
+    if history is None:
+        return False
+    if why := misfit(known, history):
+        raise StateError(
+            f"stream {stream}: {table}: {why}, so the stored state is ahead of it; load it anew: "
+            f"singer-spark run {run.pipeline} --refresh {stream}, or all streams: --full; if the "
+            f"table is meant: singer-spark state accept {run.pipeline}"
+        )
+    return True
+
+
+def tell(
+    table: Table, run: Assignment, stream: str, key: Sequence[str], spark: SparkSession | None
+) -> bool:
+    """Report the identity of a stream's table to the runner; return whether it could be told.
+
+    Args:
+        table: The table.
+        run: The run.
+        stream: The stream.
+        key: What its rows are merged by.
+        spark: A session, where the log's files are out of reach.
+    """
+    known = run.tables.get(stream)
+    history = _history(table, known, spark)
+    if history is None:
+        return False
+    if history.versions and history.id is not None:
+        version, run_id = _last_of(history, run, known)
+        location = _location(table, known, spark) or str(table)
+        now = TableIdentity(
+            location=location if table.path else f"{table} ({location})",
+            id=history.id,
+            version=version,
+            run_id=run_id,
+            key=tuple(key),
+        )
+        report("table", stream, **now.to_dict())
+    return True
+
+
+def _history(
+    table: Table, known: TableIdentity | None, spark: SparkSession | None
+) -> History | None:
+    """Read a table's log, None where only Spark reaches it and there is no session."""
+    location = _location(table, known, None)
+    history = history_in_files(location) if location else None
+    if history is None and spark is not None:
+        return history_by_spark(spark, table)
+    return history
+
+
+def _location(table: Table, known: TableIdentity | None, spark: SparkSession | None) -> str | None:
+    """Say where a table is; None where a catalog would have to be asked."""
+    if table.path is not None or table.sql in LOCATIONS:
+        return table.path or LOCATIONS[table.sql]
+    if spark is not None and table.schema(spark) is not None:
+        return location_of(spark, table)
+    name, _, location = known.location.partition(" (") if known else ("", "", "")
+    return location.removesuffix(")") if name == str(table) and location else None
+
+
+def _last_of(history: History, run: Assignment, known: TableIdentity | None) -> tuple[int, str]:
+    """Find the last commit of the run, else the one that is known, else one of the pipeline."""
+    of_pipeline = None
+    for version in history.versions[: -_LATEST - 1 : -1]:
+        said = (commit.metadata if (commit := history.read(version)) else {}) or {}
+        if said.get("run_id") == run.run_id:
+            return version, run.run_id
+        if of_pipeline is None and run.pipeline and said.get("pipeline") == run.pipeline:
+            of_pipeline = version, str(said.get("run_id") or "")
+        if known and version <= known.version:
+            break
+    if known and known.id == history.id and known.version <= history.versions[-1]:
+        return known.version, known.run_id
+    return of_pipeline or (history.versions[-1], "")

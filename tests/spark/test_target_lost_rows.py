@@ -1,0 +1,91 @@
+"""Records that vanish between their receipt and the table end the run before any STATE leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from singer_spark.errors import TransientError
+from target_spark_delta.spool import Segment
+from tests.support.singer import batch, record, schema, state
+
+ID = {"id": {"type": "integer"}, "at": {"type": "string", "format": "date-time"}}
+KEYED, KEYLESS = schema("s", ID, ["id"]), schema("s", ID)
+BY_TIME = schema("s", ID, ["at"])
+ROWS = [record("s", {"id": number, "at": f"2024-01-01T00:00:{number:02}Z"}) for number in range(50)]
+
+FEWER = "30 rows were found where 50 were received"
+
+
+def cut(path: Path, lines: int) -> None:
+    kept = [line for line in path.read_bytes().splitlines(keepends=True) if line.strip()][:lines]
+    path.write_bytes(b"".join(kept))
+
+
+@pytest.fixture
+def cut_spool(monkeypatch):
+    """Cut each spooled file to 30 lines: before its size is looked at, or after."""
+
+    def cut_spool(*, late: bool):
+        check = Segment.check_size
+
+        def checked(segment):
+            if late:
+                check(segment)
+            cut(segment.path, 30)
+            if not late:
+                check(segment)
+
+        monkeypatch.setattr(Segment, "check_size", checked)
+
+    return cut_spool
+
+
+def test_a_spool_file_that_was_cut_is_noticed_before_its_commit(lake, cut_spool):
+    cut_spool(late=False)
+    with pytest.raises(TransientError, match="bytes are left of what was spooled"):
+        lake.load(KEYED, *ROWS, state({"at": 50}))
+    assert lake.states == []
+    assert not (lake.root / "s").exists()
+
+
+@pytest.mark.parametrize("declared", [KEYED, KEYLESS, BY_TIME], ids=["key", "append", "looked up"])
+def test_rows_that_spark_does_not_read_release_no_state(lake, cut_spool, declared):
+    lake.load(declared, *ROWS[:40], state({"at": 40}))
+    cut_spool(late=True)
+    with pytest.raises(TransientError, match=FEWER):
+        lake.load(declared, *ROWS, state({"at": 50}))
+    assert lake.states == []
+
+
+def test_new_rows_that_spark_does_not_read_release_no_state(lake, cut_spool):
+    cut_spool(late=True)
+    with pytest.raises(TransientError, match=FEWER):
+        lake.load(KEYED, *ROWS, state({"at": 50}))
+    assert lake.states == []
+
+
+def rows_told(count):
+    return {"singer_spark": {"rows": count}}
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+@pytest.mark.parametrize("declared", [KEYED, KEYLESS], ids=["key", "append"])
+def test_batch_files_with_fewer_rows_than_were_written_are_not_loaded(
+    lake, tmp_path, kind, declared
+):
+    file = tmp_path / f"rows.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.table({"id": list(range(30))}), file)
+    else:
+        file.write_text("".join(f"{json.dumps({'id': number})}\n\n" for number in range(30)))
+    whole, less = batch("s", str(file), kind=kind), batch("s", str(file), kind=kind)
+    with pytest.raises(TransientError, match="have 30 records, and the tap has written 50"):
+        lake.load(declared, {**less, **rows_told(50)}, state({"at": 50}))
+    assert lake.states == []
+    assert not (lake.root / "s").exists()
+    assert lake.load(declared, {**whole, **rows_told(30)}, state({"at": 30})) == [{"at": 30}]

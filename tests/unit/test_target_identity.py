@@ -1,0 +1,169 @@
+"""A table that the stored state does not belong to is refused, from its log's files; no Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from singer_spark.assignment import RUN_FILE, Assignment, TableIdentity
+from singer_spark.errors import StateError
+from singer_spark.report import REPORT_FILE, read_report
+from target_spark_delta.target import TargetSparkDelta
+from tests.support.singer import lines, schema, state
+
+USERS = schema("users", {"id": {"type": "integer"}}, ["id"])
+WHOLE = {**USERS, "singer_spark": {"read": {"rows": "all"}}}
+
+
+def note(run_id):
+    said = json.dumps({"pipeline": "shop", "run_id": run_id, "rows": 1})
+    return CommitProperties(custom_metadata={"userMetadata": said})
+
+
+class Lake:
+    """A folder with a table that a pipeline has loaded, and what its runner remembers."""
+
+    def __init__(self, root, monkeypatch):
+        self.root, self._monkeypatch = root / "lake", monkeypatch
+        self.told, self._run_file = root / "report", root / "run.json"
+        monkeypatch.setenv(REPORT_FILE, str(self.told))
+        monkeypatch.setattr(TargetSparkDelta, "_engine", None)
+        for run_id in ("run-0", "run-1"):
+            self.write(run_id)
+        self.known = TableIdentity(
+            location=self.path,
+            id=str(self.table.metadata().id),
+            version=1,
+            run_id="run-1",
+            key=("id",),
+        )
+
+    @property
+    def path(self):
+        return str(self.root / "users")
+
+    @property
+    def table(self):
+        return DeltaTable(self.path)
+
+    def write(self, run_id, **more):
+        rows = pa.table({"id": [1, 2]})
+        write_deltalake(self.path, rows, mode="append", commit_properties=note(run_id), **more)
+
+    def run(self, *messages, known=True, **told):
+        """Let a run find nothing new; return what it tells of the table."""
+        tables = {"users": self.known} if known else {}
+        run = Assignment(run_id="run-2", pipeline="shop", generation=5, tables=tables, **told)
+        self._run_file.write_text(run.to_json())
+        for name, value in (
+            (RUN_FILE, str(self._run_file)),
+            ("SINGER_SPARK_RUN_ID", "run-2"),
+            ("SINGER_SPARK_PIPELINE", "shop"),
+        ):
+            self._monkeypatch.setenv(name, value)
+        self.told.write_text("")
+        messages = messages or (USERS, state({"bookmarks": {"users": {}}}))
+        target = TargetSparkDelta(config={"path": str(self.root)})
+        target.listen(io.StringIO(lines(messages)))
+        facts = [fact for _, fact in read_report(self.told)]
+        return [fact for fact in facts if fact["kind"] == "table"]
+
+
+@pytest.fixture
+def lake(tmp_path, monkeypatch):
+    return Lake(tmp_path, monkeypatch)
+
+
+def test_a_table_as_it_was_left_fits_and_is_told_again(lake):
+    (fact,) = lake.run()
+    assert {**lake.known.to_dict(), "kind": "table", "stream": "users"} == fact
+
+
+def test_a_table_without_memory_is_adopted(lake):
+    (fact,) = lake.run(known=False)
+    assert (fact["version"], fact["run_id"], fact["id"]) == (1, "run-1", lake.known.id)
+
+
+def removed(lake):
+    shutil.rmtree(lake.path)
+
+
+def emptied_log(lake):
+    for path in (lake.root / "users" / "_delta_log").iterdir():
+        path.unlink()
+
+
+def made_anew(lake):
+    shutil.rmtree(lake.path)
+    for run_id in ("run-0", "run-1"):
+        lake.write(run_id)
+
+
+def cut(lake):
+    (lake.root / "users" / "_delta_log" / f"{1:020}.json").unlink()
+
+
+def overtaken(lake):
+    cut(lake)
+    lake.write("run-of-a-copy")
+
+
+def restored(lake):
+    lake.table.restore(0)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (removed, "there is no table"),
+        (emptied_log, "there is no table"),
+        (made_anew, "it is not the table that was loaded before"),
+        (cut, "its version 0 is older than 1"),
+        (overtaken, "its version 1 is not the one that was committed before"),
+        (restored, "it was restored to an older state in version 2"),
+    ],
+)
+def test_a_table_that_lacks_what_the_state_says_is_refused(lake, change, why):
+    change(lake)
+    with pytest.raises(StateError, match=why) as raised:
+        lake.run()
+    assert raised.value.exit_code == 74
+    for way in ("run shop --refresh users", "--full", "state accept shop"):
+        assert way in str(raised.value)
+
+
+def test_what_is_loaded_afresh_needs_no_table_of_before(lake):
+    removed(lake)
+    lake.run(reload=frozenset({"users"}))
+    lake.run(reload=frozenset({"*"}))
+    assert lake.run(WHOLE) == []
+
+
+def test_commits_of_others_are_fine(lake):
+    lake.table.optimize.compact()
+    lake.table.delete("id = 1")
+    (fact,) = lake.run()
+    assert (fact["version"], fact["run_id"]) == (1, "run-1")
+
+
+def test_a_log_whose_old_commits_were_cleaned_up_is_known_by_its_checkpoint(lake):
+    lake.write("run-of-others")
+    lake.table.create_checkpoint()
+    for version in range(2):
+        (lake.root / "users" / "_delta_log" / f"{version:020}.json").unlink()
+    write_deltalake(lake.path, pa.table({"id": [9]}), mode="append")
+    (fact,) = lake.run()
+    assert (fact["version"], fact["id"]) == (1, lake.known.id)
+
+
+def test_a_plain_pipe_compares_nothing(lake, monkeypatch):
+    removed(lake)
+    for name in (RUN_FILE, "SINGER_SPARK_RUN_ID", "SINGER_SPARK_PIPELINE"):
+        monkeypatch.delenv(name, raising=False)
+    config = {"path": str(lake.root)}
+    TargetSparkDelta(config=config).listen(io.StringIO(lines([USERS, state(1)])))
