@@ -32,7 +32,7 @@ from target_spark_delta.destination import Destination
 from target_spark_delta.keys import needs_other_key
 from target_spark_delta.load import (
     activate_version,
-    check_table,
+    check_identity,
     drop_spooled,
     drop_staged,
     empty_range,
@@ -334,7 +334,7 @@ class Flow:
             return
         if not identity.check(known, destination.table, run, sink.source, None):
             work, source = sink.work, sink.source
-            self._do(sink, lambda spark: check_table(spark, work, run, source))
+            self._do(sink, lambda spark: check_identity(spark, work, run, source))
 
     def tell_tables(self, sinks: Iterable[SparkDeltaSink]) -> None:
         """Tell the runner by what each table is known again."""

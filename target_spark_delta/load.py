@@ -81,12 +81,9 @@ def load_segment(
             set_aside(spark, destination.quarantine, source.rejected(), commit)
         if segment.rejected < segment.rows:
             counts = _load_rows(spark, work, segment, source, commit, if_made)
-<<<<<<< HEAD
             _note_key(spark, work, counts, commit)
-=======
             # What was cut while Spark read it is still cut.
             segment.check_size()
->>>>>>> c5ba3a4 (Rows received, read and written are compared before a STATE leaves; a run whose lock was taken over commits nothing; a state ahead of its table is refused)
             told += [] if counts is None else [(counts, segment.loaded)]
         empty_staging(spark, segment, spool)
 
@@ -348,15 +345,10 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
     destination = work.destination
     rows = sum(one.rows for one in work.progress.staged)
     with explained(destination.stream), reported(destination.stream) as told:
-<<<<<<< HEAD
-        if destination.table.schema(spark) is not None:
-            _check_table(spark, work, commit)
-=======
         describe_commits(spark, commit.without_rows())
         if _first_look(spark, work) is not None:
-            _check_owner(spark, work, commit)
+            _check_table(spark, work, commit)
         fence.confirm(spark)
->>>>>>> c5ba3a4 (Rows received, read and written are compared before a STATE leaves; a run whose lock was taken over commits nothing; a state ahead of its table is refused)
         plan = overwrite.Swap(
             batch=_empty_batch(spark, work, rows, None),
             commit=replace(commit, rows=rows),
@@ -402,7 +394,7 @@ def drop_staged(spark: SparkSession, work: Work) -> None:
         staging.discard(spark, staged)
 
 
-def check_table(spark: SparkSession, work: Work, run: Assignment, source: str) -> None:
+def check_identity(spark: SparkSession, work: Work, run: Assignment, source: str) -> None:
     """Refuse a table that the stored state does not belong to, if only Spark can read its log."""
     destination = work.destination
     known = run.tables[destination.stream]
