@@ -6,7 +6,7 @@ A target replaces or retires rows by what stands here. In doubt a read is one of
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from typing import Any
 
@@ -24,19 +24,27 @@ REST = "the rest of an interrupted read"
 _SPANNED = (MAX_ROWS, REST)
 
 
-def scope_of_read(plan: ReadPlan, bounds: Bounds, *, kind: str, can_slice: bool = True) -> Scope:
-    """Return what the stream of a plan carries.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What of a source decides on the scope of a read.
 
     Args:
-        plan: What is read.
-        bounds: The ends of its window, where it has one.
-        kind: The kind of source: jdbc, delta, kafka, …
-        can_slice: Whether the source is read in slices, so that a read can go on behind one.
+        is_topic: Whether it tells changes and nothing else.
+        can_slice: Whether it is read in slices, so that a read can go on behind one.
+        sorts_as_spark: Whether the ranges of the replication key are the same in Spark.
     """
+
+    is_topic: bool = False
+    can_slice: bool = True
+    sorts_as_spark: bool = True
+
+
+def scope_of_read(plan: ReadPlan, bounds: Bounds, traits: Traits) -> Scope:
+    """Return what the stream of a plan carries; `bounds` are the ends of its window, if any."""
     window, key = plan.window, plan.key
-    limit = _limit(plan, can_slice=can_slice)
-    if _follows_changes(plan, kind):
-        begun = limit is not None or kind == "kafka" or _has_begun(plan)
+    limit = _limit(plan, can_slice=traits.can_slice)
+    if _follows_changes(plan, traits):
+        begun = limit is not None or traits.is_topic or _has_begun(plan)
         # No later run reads these rows again, whatever limits this one.
         return _some(CHANGES_ONLY) if begun else Scope()
     if limit is not None:
@@ -44,17 +52,17 @@ def scope_of_read(plan: ReadPlan, bounds: Bounds, *, kind: str, can_slice: bool 
     if window is None or key is None or _is_whole(window, key):
         return Scope()
     start = bounds.start if plan.late_stream or bounds.below is None else bounds.below
-    return _range(plan, key, replace(bounds, start=start), kind)
+    return _range(plan, key, replace(bounds, start=start), traits)
 
 
-def scope_of_late_rows(plan: ReadPlan, bounds: Bounds, *, kind: str) -> Scope:
+def scope_of_late_rows(plan: ReadPlan, bounds: Bounds, traits: Traits) -> Scope:
     """Return what the stream of the rows below the bookmark carries."""
     if plan.where is not None or plan.sample is not None:
-        return scope_of_read(plan, bounds, kind=kind)
+        return scope_of_read(plan, bounds, traits)
     if plan.key is None or bounds.below is None:
         return _some("late rows only")
     late = Bounds(start=bounds.below, end=bounds.start)
-    return replace(_range(plan, plan.key, late, kind), nulls=False)
+    return replace(_range(plan, plan.key, late, traits), nulls=False)
 
 
 def completes_version(scope: Scope) -> bool:
@@ -107,12 +115,12 @@ def _limit(plan: ReadPlan, *, can_slice: bool) -> str | None:
     return MAX_ROWS if is_limited else None
 
 
-def _follows_changes(plan: ReadPlan, kind: str) -> bool:
+def _follows_changes(plan: ReadPlan, traits: Traits) -> bool:
     """Say whether each run reads what is new since the one before, and nothing else."""
     if plan.window is not None and plan.window.is_fixed:
         return False
     compares_rows = plan.snapshot is not None and plan.snapshot.mode == "rows"
-    return kind == "kafka" or plan.method == LOG_BASED or plan.new_files or compares_rows
+    return traits.is_topic or plan.method == LOG_BASED or plan.new_files or compares_rows
 
 
 def _has_begun(plan: ReadPlan) -> bool:
@@ -135,7 +143,7 @@ def _is_whole(window: Window, key: Key) -> bool:
     return window.start is None and window.end is None and not leaves_nulls
 
 
-def _range(plan: ReadPlan, key: Key, bounds: Bounds, kind: str) -> Scope:
+def _range(plan: ReadPlan, key: Key, bounds: Bounds, traits: Traits) -> Scope:
     """Return the range that was read, where the target can tell its rows from others."""
     first, *others = key.parts
     if first.sql is not None:
@@ -145,7 +153,7 @@ def _range(plan: ReadPlan, key: Key, bounds: Bounds, kind: str) -> Scope:
     is_cut = plan.window is not None and not plan.window.from_bookmark
     if is_cut and len((plan.window and plan.window.start) or ()) > 1:
         return _some("a start_value of several parts")
-    if first.is_decimal_text or (first.datatype == "string" and kind == "jdbc"):
+    if first.is_decimal_text or not traits.sorts_as_spark:
         return _some("a text as replication key, which databases sort in their own way")
     nulls = plan.window is not None and plan.window.null_keys == "include"
     return Scope(rows=RANGE, column=first.name, start=bounds.start, end=bounds.end, nulls=nulls)

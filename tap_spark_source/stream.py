@@ -23,8 +23,14 @@ from tap_spark_source.described import DescribedStream, json_schema
 from tap_spark_source.idle import idle_settings
 from tap_spark_source.preview import preview
 from tap_spark_source.reading import Reading, open_reading
-from tap_spark_source.scope import completes_version, mapped, scope_of_late_rows, scope_of_read
-from tap_spark_source.sources import source_errors
+from tap_spark_source.scope import (
+    Traits,
+    completes_version,
+    mapped,
+    scope_of_late_rows,
+    scope_of_read,
+)
+from tap_spark_source.sources import KafkaSource, source_errors
 from tap_spark_source.ways import Piece, bounds_of, pieces
 from tap_spark_source.window import Bounds
 
@@ -97,8 +103,16 @@ class SparkStream(DescribedStream):
         """Which rows of the table this run reads."""
         if self.ABORT_AT_RECORD_COUNT is not None:
             return Scope(rows=SOME, why="a limit of records")
-        source, kind = self._tap.source, self._tap.settings.kind
-        return scope_of_read(self.plan, self._bounds, kind=kind, can_slice=source.can_slice)
+        return scope_of_read(self.plan, self._bounds, self._traits)
+
+    @property
+    def _traits(self) -> Traits:
+        source, table, key = self._tap.source, self.plan.table, self.plan.key
+        return Traits(
+            is_topic=isinstance(source, KafkaSource),
+            can_slice=source.can_slice,
+            sorts_as_spark=key is None or source.sorts_as_spark(table, key.parts[0]),
+        )
 
     @property
     def _numbers_all(self) -> bool:
@@ -107,7 +121,7 @@ class SparkStream(DescribedStream):
 
     @property
     def _late_scope(self) -> Scope:
-        return scope_of_late_rows(self.plan, self._bounds, kind=self._tap.settings.kind)
+        return scope_of_late_rows(self.plan, self._bounds, self._traits)
 
     @cached_property
     def _bounds(self) -> Bounds:

@@ -209,6 +209,11 @@ class Dialect:
         names = "|".join(self.unordered)
         return not (names and re.match(rf"({names})(?![\w.])", native.lower()))
 
+    def sorts_by_bytes(self, column: Column) -> bool:
+        """Say whether a text is surely sorted by its bytes, not by the rules of a language."""
+        del column
+        return False
+
     def kinds_query(self, expression: str, table: str) -> str | None:
         """Return the query of the kinds of an expression's values, where its type tells nothing."""
         del expression, table

@@ -69,6 +69,12 @@ class JdbcSource(Source):
         self._dialect = _DIALECTS.get(settings.url.split(":")[1].lower(), Dialect)()
 
     @override
+    def sorts_as_spark(self, table: Table, column: Column) -> bool:
+        if column.datatype != "string":
+            return True
+        return not table.is_view and self._dialect.sorts_by_bytes(column)
+
+    @override
     def own_id(self) -> str | None:
         query = self._dialect.identity_query()
         try:

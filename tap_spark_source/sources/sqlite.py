@@ -58,7 +58,8 @@ class SQLite(Dialect):
         # SQLite lets NULL into a primary key, unless that is the rowid, which needs no index.
         return f"""
             select 'main' as s, m.name as t, upper(m.type) as kind, p.name as c,
-                   p.type as native, p.cid as pos,
+                   p.type || case when m.sql like '%collate%' then ' collate' else '' end as native,
+                   p.cid as pos,
                    p."notnull" or p.pk > 0 and not exists (
                      select 1 from pragma_index_list(m.name) x where x.origin = 'pk') as required
             from sqlite_master m join pragma_table_info(m.name) p
@@ -95,6 +96,12 @@ class SQLite(Dialect):
                 return reading
         # Without a type nothing is converted: the text 30 is above every number.
         return replace(_ANY_TEXT, can_be_key=False)
+
+    @override
+    def sorts_by_bytes(self, column: Column) -> bool:
+        """Trust columns that keep texts as they are, in the default order; times may be numbers."""
+        native = column.native.upper()
+        return "COLLATE" not in native and any(one in native for one in ("CHAR", "CLOB", "TEXT"))
 
     @override
     def kinds_query(self, expression: str, table: str) -> str:

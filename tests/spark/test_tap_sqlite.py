@@ -127,3 +127,19 @@ def test_an_expression_is_compared_as_what_its_values_are(url):
     first = run_tap(config)
     assert first.bookmark("main-changed")["replication_key_value"] == 100
     assert [row["id"] for row in run_tap(config, state=first.state).records()] == [3]
+
+
+def test_a_text_key_is_a_range_where_its_order_is_that_of_bytes(url):
+    bookmark = {"replication_key": "b", "replication_key_value": "p"}
+    config = {
+        "source_url": url,
+        "tables": ["main.pairs"],
+        "stream_options": {"*": {"replication_key": "b"}},
+    }
+    output = run_tap(config, state={"bookmarks": {"main-pairs": bookmark}})
+    assert output.of("SCHEMA")[0]["singer_spark"]["read"] == {
+        "rows": "range",
+        "column": "b",
+        "from": "p",
+        "nulls": True,
+    }

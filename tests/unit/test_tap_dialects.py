@@ -9,6 +9,7 @@ from tap_spark_source.sources.dialect import PLAIN, Dialect, wanted_condition
 from tap_spark_source.sources.mysql import MariaDB, MySQL
 from tap_spark_source.sources.oracle import Oracle
 from tap_spark_source.sources.postgres import Postgres
+from tap_spark_source.sources.sqlite import SQLite
 from tap_spark_source.sources.sqlserver import SQLServer
 from tap_spark_source.table import Column, Index, is_wanted
 
@@ -52,6 +53,20 @@ def test_no_driver_waits_for_ever_unless_the_user_says_so(dialect):
         others = {one for one in waits if one != name}
         assert set(dialect.waits({name.upper(): "1"}, "jdbc:x://h/d")) == others
         assert set(dialect.waits({}, f"jdbc:x://h/d?a=b&{name}=1")) == others
+
+
+@pytest.mark.parametrize(
+    ("dialect", "native", "expected"),
+    [
+        (SQLite(), "TEXT", True),
+        (SQLite(), "TEXT collate", False),
+        (SQLite(), "DATETIME", False),
+        (Postgres(), "text", False),
+    ],
+)
+def test_texts_are_sorted_by_their_bytes_where_that_is_sure(dialect, native, expected):
+    text = Column(name="c", datatype="string", schema={}, native=native)
+    assert dialect.sorts_by_bytes(text) is expected
 
 
 def test_patterns_are_pushed_down_as_far_as_sql_can_say_them():

@@ -15,6 +15,7 @@ from tap_spark_source.key import number_below
 from tap_spark_source.plan import ReadPlan, plan_read
 from tap_spark_source.replication import Replication
 from tap_spark_source.scope import (
+    Traits,
     completes_version,
     mapped,
     scope_of_late_rows,
@@ -57,8 +58,8 @@ def scope(
         describe=lambda sql: Column(name=sql, datatype="bigint", schema={}, sql=sql),
     )
     bounds = bounds_of(MemorySource([]), found)
-    kind = settings.kind
-    said = (scope_of_late_rows if late else scope_of_read)(found, bounds, kind=kind)
+    traits = Traits(is_topic=settings.kind == "kafka", sorts_as_spark=settings.kind != "jdbc")
+    said = (scope_of_late_rows if late else scope_of_read)(found, bounds, traits)
     return said.to_dict()["read"]
 
 
@@ -223,14 +224,14 @@ def test_a_run_reads_exactly_what_its_scope_says(data, key, null_keys, lookback,
 def test_a_full_read_that_is_called_whole_is_whole(ats, number, limit, size):
     bookmark = {} if number is None else {"full_table": {"version": 1, "key": number}}
     read = plan(bookmark, key=BY_ID, max_rows=limit, slice_rows=size)
-    assert scope_of_read(read, bounds_of(None, read), kind="parquet").is_whole == (
+    assert scope_of_read(read, bounds_of(None, read), Traits()).is_whole == (
         number is None and limit is None
     )
     _check(MemorySource(rows(*ats)), read)
 
 
 def _check(source: MemorySource, read: ReadPlan) -> None:
-    said = scope_of_read(read, bounds_of(source, read), kind="parquet")
+    said = scope_of_read(read, bounds_of(source, read), Traits())
     sent = Run(source, read).ids
     if said.rows == "some":
         return
