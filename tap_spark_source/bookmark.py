@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from singer_spark.names import literal
@@ -35,7 +36,7 @@ def to_mark(
         _instant(part, value, rounds_up=rounds_up)
         for part, value in zip(parts, values, strict=True)
     ]
-    found = iter(_texts(spark, [time for time in times if time]))
+    found = iter(_steady_texts(spark, tuple(time for time in times if time)))
     return tuple(
         next(found)
         if time
@@ -56,7 +57,7 @@ def looked_back(spark: SparkSession, key: Key, mark: Mark, lookback: float) -> M
     back = f"make_dt_interval(0, 0, 0, {min(Decimal(str(lookback)), _AGES):f})"
     lower = f"cast({_value(first, mark[0])} as timestamp) - {back}"
     bounded = f"cast(greatest({lower}, {_FIRST}) as {first.datatype})"
-    return tuple(_texts(spark, [mark_text(bounded, first.datatype)]))
+    return _steady_texts(spark, (mark_text(bounded, first.datatype),))
 
 
 def is_future(spark: SparkSession, column: Column, text: str) -> bool:
@@ -81,6 +82,12 @@ def _value(part: Column, text: str, *, rounds_up: bool = False) -> str:
     if rounds_up and part.datatype == "date":
         instant = f"({instant} + interval 1 day - interval 1 microsecond)"
     return f"cast({instant} as {part.datatype})"
+
+
+@lru_cache
+def _steady_texts(spark: SparkSession, expressions: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what expressions give that never change: a window is opened more than once."""
+    return tuple(_texts(spark, expressions))
 
 
 def _texts(spark: SparkSession, expressions: Sequence[str]) -> list[Any]:
