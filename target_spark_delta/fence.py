@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from singer_spark.assignment import STATE_URL, Assignment
+from singer_spark.assignment import Assignment
 from singer_spark.errors import TransientError
+from singer_spark.state.fence import confirm_lock
 
 # What a session knows of its run; every stream has a session of its own.
 _RUN = "spark.singerSpark.run"
@@ -66,17 +66,10 @@ def transaction(spark: SparkSession) -> Iterator[None]:
 
 def confirm(spark: SparkSession) -> None:
     """See that the run still holds its lock, before what Delta's transactions do not guard."""
-    run, url = _run_of(spark), os.environ.get(STATE_URL)
-    if run is None or not url:
-        return
-    # Only where it is needed: stores take a while to load.
-    from singer_spark.state import create_state_store
-    from singer_spark.state.lock import read_lock
-
-    holder, _ = read_lock(create_state_store(json.loads(url)), run.pipeline)
-    generation = getattr(holder, "generation", run.generation)
-    if holder is None or (holder.run_id, generation) != (run.run_id, run.generation):
-        raise overtaken(run.pipeline)
+    if run := _run_of(spark):
+        confirm_lock(
+            Assignment(run_id=run.run_id, pipeline=run.pipeline, generation=run.generation)
+        )
 
 
 def overtaken(what: object) -> TransientError:

@@ -17,7 +17,8 @@ from singer_spark.assignment import Assignment, TableIdentity
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import SingerSparkError, StateError
 from singer_spark.report import report
-from target_spark_delta.log import LOCATIONS, files_of, location_of
+from target_spark_delta.files import files_of
+from target_spark_delta.log import LOCATIONS, location_of
 from target_spark_delta.table import Table
 
 _LATEST = 50

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from typing import Any
 
@@ -14,19 +13,14 @@ from singer_spark.causes import innermost_cause
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import SingerSparkError
 from singer_spark.session import SPARK_ERRORS
-from singer_spark.state.create import open_objects
-from singer_spark.state.objects import ObjectStore
+from target_spark_delta.files import files_of, give_up
 from target_spark_delta.table import Table
 
 logger = logging.getLogger(__name__)
 
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
-_FILE_URL = "file:"
-_READABLE = ("s3://", "s3a://")
 # Where the tables of catalogs are, as they were found.
 LOCATIONS: dict[str, str] = {}
-# Buckets that Spark has keys for, and Python not.
-_out_of_reach: set[str] = set()
 
 
 def forget_last_commit(spark: SparkSession) -> None:
@@ -42,13 +36,13 @@ def last_commit(spark: SparkSession) -> int | None:
 
 def read_commit(spark: SparkSession, table: Table, version: int) -> CommitInfo | None:
     """Return what a commit says of itself, None where nobody can tell."""
-    objects = files_of(location_of(spark, table))
-    if objects:
+    location = location_of(spark, table)
+    if objects := files_of(location):
         try:
             if info := deltalog.commit_info(objects, version):
                 return info
         except SingerSparkError as error:
-            _give_up(objects, error)
+            give_up(location, error)
     return _described(spark, table, version)
 
 
@@ -60,35 +54,6 @@ def location_of(spark: SparkSession, table: Table) -> str:
         detail = spark.sql(f"describe detail {table.sql}").select("location").toArrow()
         LOCATIONS[table.sql] = str(detail["location"][0].as_py())
     return LOCATIONS[table.sql]
-
-
-def files_of(location: str) -> ObjectStore | None:
-    """Return the files of a table, None where Python cannot read them."""
-    if location.startswith(_FILE_URL):
-        location = "/" + location[len(_FILE_URL) :].lstrip("/")
-    if "://" in location and not location.startswith(_READABLE):
-        return None
-    if any(location.startswith(place) for place in _out_of_reach):
-        return None
-    try:
-        return _opened(location)
-    except SingerSparkError as error:
-        logger.debug("%s: %s", location, error)
-        return None
-
-
-@functools.lru_cache(maxsize=256)
-def _opened(location: str) -> ObjectStore:
-    return open_objects(location)
-
-
-def _give_up(objects: ObjectStore, error: SingerSparkError) -> None:
-    """Leave it to Spark to read the logs of a place whose files cannot be read here."""
-    logger.debug("%s: its log is read through Spark: %s", objects.place, error)
-    place = objects.place.split("/")
-    # Keys are given for buckets.
-    bucket = place[2] if objects.place.startswith("s3://") else ""
-    _out_of_reach.update((f"s3://{bucket}/", f"s3a://{bucket}/") if bucket else (objects.place,))
 
 
 def _described(spark: SparkSession, table: Table, version: int) -> CommitInfo | None:

@@ -7,10 +7,8 @@ not carry must be left alone, `@`, when it was received, and `!`, why it is not 
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import shutil
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -21,6 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 
 from singer_spark.errors import SettingsError, TransientError
+from singer_spark.scratch import make_scratch
 from target_spark_delta.manifest import Manifest
 
 # The columns that these members are read into: names that no property has.
@@ -59,17 +58,18 @@ class KeyFacts:
 
 
 def make_folder(place: str | None, *, prefix: str) -> Path:
-    """Make the folder of a run's segments, which goes with its process."""
+    """Make the folder of a run's segments, which goes with its process.
+
+    Those of processes that were killed are removed.
+    """
     try:
         if place:
             Path(place).mkdir(parents=True, exist_ok=True)
-        folder = tempfile.mkdtemp(prefix=prefix, dir=place)
+        return make_scratch(prefix, place)
     except OSError as error:
         raise SettingsError(
             f"temp_dir cannot be written to: {error.strerror}; set another"
         ) from error
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
 
 
 def _no_room(error: OSError) -> TransientError:

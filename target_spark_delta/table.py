@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from singer_spark.datatype import comment_ddl, to_ddl
 from singer_spark.names import literal, quote, quote_path
-from target_spark_delta import fence
+from target_spark_delta import fence, files
 
 # Whatever the session says, what is not replaced by a condition is replaced as a whole.
 WHOLLY = {"partitionOverwriteMode": "static"}
@@ -30,6 +30,10 @@ _MISSING = {
     "SCHEMA_NOT_FOUND",
     "TABLE_OR_VIEW_NOT_FOUND",
 }
+
+
+# What Spark says of a place where something is that is no table.
+_IN_THE_WAY = {"TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"}
 
 
 def _absolute(path: str) -> str:
@@ -140,7 +144,7 @@ class Layout:
 
 
 def create(spark: SparkSession, table: Table, schema: T.StructType, layout: Layout) -> None:
-    """Make an empty table."""
+    """Make an empty table, in the place of one whose making was interrupted too."""
     fence.confirm(spark)
     table.make_schema(spark)
     properties = {**naming(schema), **layout.properties}
@@ -149,17 +153,50 @@ def create(spark: SparkSession, table: Table, schema: T.StructType, layout: Layo
         f"{'' if column.nullable else ' not null'}{comment_ddl(column)}"
         for column in schema
     )
-    spark.sql(
-        " ".join(
-            [
-                f"create table {table.sql} ({columns}) using delta",
-                _columns("partitioned by", layout.partition_by),
-                _columns("cluster by", layout.cluster_by),
-                f"comment {literal(layout.comment)}" if layout.comment else "",
-                properties_ddl(properties),
-            ]
-        )
+    definition = " ".join(
+        [
+            f"table {table.sql} ({columns}) using delta",
+            _columns("partitioned by", layout.partition_by),
+            _columns("cluster by", layout.cluster_by),
+            f"comment {literal(layout.comment)}" if layout.comment else "",
+            properties_ddl(properties),
+        ]
     )
+    try:
+        spark.sql(f"create {definition}")
+    except AnalysisException as error:
+        if error.getCondition() not in _IN_THE_WAY or table.schema(spark) is not None:
+            raise
+        _create_over(spark, table, schema, definition, error)
+
+
+def _create_over(
+    spark: SparkSession,
+    table: Table,
+    schema: T.StructType,
+    definition: str,
+    error: AnalysisException,
+) -> None:
+    """Make a table where a log without a commit is in the way, which is no table."""
+    if table.path is None:
+        # Of a catalog's table Delta would take nothing over.
+        found = re.search(r"location \('([^']+)'\)", str(error))
+        if not found or not files.is_half_made(found[1]):
+            raise error
+        files.remove_log(found[1])
+        spark.sql(f"create {definition}")
+        return
+    if not files.has_log(table.path) and _holds_files(spark, table.path):
+        raise error
+    nothing = spark.createDataFrame([], schema).write.format("delta").mode("append")
+    table.save(nothing.options(**naming(schema)))
+    spark.sql(f"create or replace {definition}")
+
+
+def _holds_files(spark: SparkSession, path: str) -> bool:
+    """Say whether a folder has files of somebody else."""
+    found = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
+    return not found.select("path").isEmpty()
 
 
 def naming(*datatypes: T.DataType) -> dict[str, str]:

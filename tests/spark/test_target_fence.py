@@ -116,7 +116,7 @@ def test_a_table_is_made_and_changed_only_by_who_holds_the_lock(
     lock = RunLock(store, PIPELINE, "run-of-another")
     lock.acquire()
     assigned(generation=4)
-    with pytest.raises(TransientError, match="another run has taken over"):
+    with pytest.raises(TransientError, match="lost its lock"):
         lake.load(USERS, user(1, "a"))
     lock.release()
     assert not (lake.root / "users").exists()

@@ -1,0 +1,92 @@
+"""The files of tables, where Python reaches them: in folders of this machine and in S3."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+import shutil
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from singer_spark import deltalog
+from singer_spark.errors import SingerSparkError
+from singer_spark.state.create import open_objects
+from singer_spark.state.objects import ObjectStore
+
+logger = logging.getLogger(__name__)
+
+_LOG = "_delta_log"
+_S3 = ("s3", "s3a")
+# Buckets that Spark has keys for, and Python not.
+_out_of_reach: set[str] = set()
+
+
+def files_of(location: str) -> ObjectStore | None:
+    """Return the files of a table, None where Python cannot read them."""
+    folder = local_folder(location)
+    parts = urlsplit(location)
+    if folder is None and (parts.scheme not in _S3 or parts.netloc in _out_of_reach):
+        return None
+    try:
+        return _opened(location if folder is None else str(folder))
+    except SingerSparkError as error:
+        logger.debug("%s: %s", location, error)
+        return None
+
+
+def give_up(location: str, error: SingerSparkError) -> None:
+    """Leave it to Spark to read the logs of a bucket that is out of reach here."""
+    logger.debug("%s: its log is read through Spark: %s", location, error)
+    _out_of_reach.add(urlsplit(location).netloc)
+
+
+@functools.lru_cache(maxsize=256)
+def _opened(location: str) -> ObjectStore:
+    return open_objects(location)
+
+
+def local_folder(location: str) -> Path | None:
+    """Return the folder of a table on this machine, None where it is elsewhere."""
+    if found := re.match(r"file:/*(/.*)", location):
+        return Path(found[1])
+    return None if "://" in location else Path(location)
+
+
+def has_log(location: str) -> bool:
+    """Say whether a folder was begun as a Delta table, as far as Python can see."""
+    folder = local_folder(location)
+    if folder is not None:
+        return (folder / _LOG).is_dir()
+    objects = files_of(location)
+    return objects is not None and f"{_LOG}/" in objects.list("")
+
+
+def is_half_made(location: str) -> bool:
+    """Say whether a folder has only what a run leaves that was killed while it made a table.
+
+    That is a log without a commit, or with one that has no rows and that no catalog knows.
+    """
+    objects = files_of(location)
+    if objects is None or not has_log(location):
+        return False
+    visible = [name for name in objects.list("") if not name.startswith(("_", "."))]
+    return not visible and deltalog.log_versions(objects) in ([], [0])
+
+
+def remove_log(location: str) -> None:
+    """Remove the log of a half-made table."""
+    folder = local_folder(location)
+    if folder is not None:
+        shutil.rmtree(folder / _LOG)
+        return
+    # Only where it is needed: it takes a while to load.
+    import boto3
+
+    parts = urlsplit(location)
+    client, prefix = boto3.client("s3"), f"{parts.path.strip('/')}/{_LOG}/"
+    for page in client.get_paginator("list_objects_v2").paginate(
+        Bucket=parts.netloc, Prefix=prefix
+    ):
+        for entry in page.get("Contents", []):
+            client.delete_object(Bucket=parts.netloc, Key=entry["Key"])
