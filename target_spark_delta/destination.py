@@ -102,7 +102,7 @@ class Destination:
     @property
     def merges_by(self) -> tuple[str, ...]:
         """Name the key that rows of the table are found by; none where they are not."""
-        return () if self.appends or self.overwrites else self.keys
+        return self.keys if self.is_rekeyed or not (self.appends or self.overwrites) else ()
 
     @property
     def overwrites(self) -> bool:
