@@ -283,8 +283,7 @@ def retire_gone(
     destination, progress = work.destination, work.progress
     with explained(destination.stream), reported(destination.stream) as told:
         describe_commits(spark, commit)
-        schema = _first_look(spark, work)
-        fence.confirm(spark)
+        schema = destination.table.schema(spark)
         if schema is None or progress.made_table:
             return
         try:
@@ -347,14 +346,11 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
     rows = sum(one.rows for one in work.progress.staged)
     with explained(destination.stream), reported(destination.stream) as told:
         describe_commits(spark, commit.without_rows())
-        found = _first_look(spark, work)
-        if found is not None:
+        if _first_look(spark, work) is not None:
             _check_table(spark, work, commit)
         fence.confirm(spark)
-        # Nobody asked for the columns of the stream alone.
-        kept = found if destination.replaces_unasked else None
         plan = overwrite.Swap(
-            batch=_empty_batch(spark, work, rows, kept),
+            batch=_empty_batch(spark, work, rows, None),
             commit=replace(commit, rows=rows),
             layout=destination.layout,
             policy=destination.policy,

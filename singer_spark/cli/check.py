@@ -22,6 +22,7 @@ from singer_spark.pipeline import (
     refuse_twins,
 )
 from singer_spark.pipeline.endpoints import DEFAULT_TARGET
+from singer_spark.pipeline.tables import s3_options
 from singer_spark.runner.commands import find_command
 from singer_spark.runner.probe import sample_source, start_target
 from singer_spark.runner.supervisor import StoppedError
@@ -182,7 +183,7 @@ def _try_place(path: str, config: Mapping[str, Any]) -> str:
         conf = SparkSettings.from_config(config).conf
         if any(re.search(r"fs\.s3a\..*(key|credentials|token)", name) for name in conf):
             return f" ({path} is not tried: only Spark knows the credentials of spark_conf)"
-        place = {"url": "s3://" + path.split("://", 1)[1], **_s3_options(conf)}
+        place = {"url": "s3://" + path.split("://", 1)[1], **s3_options(conf)}
         objects = create_state_store(place).objects
         objects.write(PROBE, b"{}", Expect.ANYTHING)
         objects.delete(PROBE)
@@ -193,17 +194,6 @@ def _try_place(path: str, config: Mapping[str, Any]) -> str:
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
         raise SettingsError(f"destination: {nearest} cannot be written; choose another path")
     return f", {path} can be written"
-
-
-def _s3_options(conf: Mapping[str, str]) -> dict[str, str]:
-    """Take over where Spark is told that S3 is."""
-    endpoint = conf.get("spark.hadoop.fs.s3a.endpoint", "")
-    if endpoint and "://" not in endpoint:
-        secure = conf.get("spark.hadoop.fs.s3a.connection.ssl.enabled", "true") != "false"
-        endpoint = f"{'https' if secure else 'http'}://{endpoint}"
-    region = conf.get("spark.hadoop.fs.s3a.endpoint.region", "")
-    given = {"endpoint_url": endpoint, "region": region}
-    return {key: value for key, value in given.items() if value}
 
 
 def _upwards(path: Path) -> Sequence[Path]:

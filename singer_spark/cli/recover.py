@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path, PurePath
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,9 +17,9 @@ from singer_spark.cli.table import json_option, lay_out, show_json
 from singer_spark.deltalog import TableCommit
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import find_pipeline, load_pipeline
-from singer_spark.pipeline.endpoints import DEFAULT_TARGET, Plugin
+from singer_spark.pipeline.tables import find_tables, place_of
 from singer_spark.state import PipelineState
-from singer_spark.state.change import is_same, replace_state
+from singer_spark.state.change import accept_state, is_same, replace_state
 from singer_spark.state.recover import Recovery, explain_silence, look_for_state, rebuild
 
 HEAD = ("STREAM", "VERSION", "COMMITTED (UTC)", "BOOKMARK")
@@ -45,17 +46,24 @@ def recover(
     """  # noqa: D301, click reads the sign
     if url is not None and tables is None:
         raise SettingsError("with --state give --tables, the path under which the tables lie")
-    root = tables or tables_of(load_pipeline(find_pipeline(pipeline, Path.cwd())).target)
+    where = (
+        place_of(tables or "", {})
+        if url is not None
+        else find_tables(load_pipeline(find_pipeline(pipeline, Path.cwd())).target, tables)
+    )
     place = find_place(pipeline, url)
-    recovery = look_for_state(root, place.name)
+    recovery = look_for_state(where, place.name)
     before = place.store.get(place.name) or PipelineState(place.name)
     after = rebuild(before.watermark, recovery.commits)
     changed = not is_same(after, before.watermark)
     if not as_json:
         _show(recovery, place, before, after)
     stored = changed and not dry_run and (yes or _confirm(place))
+    note = partial(click.echo, err=True)
     if stored:
-        replace_state(place.store, before, after)
+        replace_state(place.store, before, after, note)
+    elif not changed and not dry_run:
+        accept_state(place.store, before, note)
     if as_json:
         show_json(_as_json(recovery, place, after) | {"changed": changed, "stored": stored})
     elif not dry_run:
@@ -64,22 +72,6 @@ def recover(
             if stored
             else f"{place.name}: state unchanged"
         )
-
-
-def tables_of(target: Plugin) -> str:
-    """Find the folder of the tables that a target writes; only ours is known."""
-    if PurePath(target.command).name != DEFAULT_TARGET:
-        raise SettingsError(
-            f"{target.command} does not write its state into its tables; recover works with "
-            f"{DEFAULT_TARGET} only. Set the state by hand: singer-spark state set"
-        )
-    path, schema = target.config.get("path"), target.config.get("default_target_schema")
-    if not path:
-        raise SettingsError(
-            "the destination has no path (tables of a catalog?); give the folder of the tables "
-            "with --tables"
-        )
-    return "/".join([str(path).rstrip("/"), *([str(schema)] if schema else [])])
 
 
 def _confirm(place: Place) -> bool:

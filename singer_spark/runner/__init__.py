@@ -18,6 +18,7 @@ versions     of the commands, without starting them
 secrets      kept out of what is written down
 record       what the run did, for its history
 advice       what its operator should know although it succeeded
+appended     where appended streams begin after a run that failed
 identity     by what source and tables are known again
 book         where state comes from and goes, under the lock
 files        state in files instead, for orchestrators

@@ -17,6 +17,7 @@ from singer_spark.assignment import Assignment
 from singer_spark.errors import StateError
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.identity import (
+    NOTHING,
     Identities,
     known_identities,
     known_tables,
@@ -63,13 +64,18 @@ class Book(Protocol):
     def resume(self) -> Checkpoint | None:
         """Read how far a failed run got; None where there is none."""
 
+    def attempts(self) -> Mapping[str, tuple[str, ...]]:
+        """The runs that began from the state and failed, each with the streams it read afresh."""
+
     def begin(self, start: Start) -> Assignment:
         """Note how the run begins, before anything is started; gives what its processes know."""
 
     def history(self) -> Sequence[Mapping[str, Any]]:
         """The records of the last runs, as far as they are known."""
 
-    def finish(self, watermark: Mapping[str, Any] | None, found: Identities) -> Mapping[str, Any]:
+    def finish(
+        self, watermark: Mapping[str, Any] | None, found: Identities = NOTHING
+    ) -> Mapping[str, Any]:
         """Store the final state and give it back; without one the old stays."""
 
     def fail(self, watermark: Mapping[str, Any] | None) -> None:
@@ -128,6 +134,11 @@ class StoreBook:
         """Read how far a failed run got; None where there is none."""
         return self._store.read_checkpoint(self._name)
 
+    def attempts(self) -> Mapping[str, tuple[str, ...]]:
+        """Name the runs that began from the state and failed, if the last one did."""
+        before = self._lock.before if self._lock else None
+        return before.attempts if before and before.base == digest(self.state) else {}
+
     def begin(self, start: Start) -> Assignment:
         """Write down who runs and how it begins, before anything is started."""
         self._start = start
@@ -155,7 +166,9 @@ class StoreBook:
         except StateError:
             return ()
 
-    def finish(self, watermark: Mapping[str, Any] | None, found: Identities) -> Mapping[str, Any]:
+    def finish(
+        self, watermark: Mapping[str, Any] | None, found: Identities = NOTHING
+    ) -> Mapping[str, Any]:
         """Store the final state over what the run began with; without one the old stays."""
         if self._lock:
             self._lock.confirm()
@@ -207,15 +220,19 @@ class StoreBook:
             with suppress(StateError):
                 prune_runs(self._store, self._name, self._keep_runs, self._record.run_id)
 
-    def _identities(self, new: Mapping[str, Any], found: Identities) -> dict[str, Any]:
+    def _identities(self, new: Mapping[str, Any], found: Identities = NOTHING) -> dict[str, Any]:
         reload = self._start.run.reload if self._start else frozenset()
         return with_identities(self._before.metadata, new, found, reload)
 
     @property
     def _reached(self) -> Mapping[str, Any]:
-        """The state of a run whose target has sent none."""
-        resumes = self._start is not None and self._start.mode == "resume"
-        return self._start.state if self._start and resumes else self.state
+        """The state of a run whose target has sent none: that which it began from.
+
+        A stream that was read afresh has no bookmark there; then the stored state stays.
+        """
+        start = self._start
+        goes_on = start and (start.mode == "resume" or start.run.mode == "incremental")
+        return start.state or self.state if start and goes_on else self.state
 
     def _record_death(self) -> None:
         """Record a run that died, unless it did so itself or was a change by hand."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from singer_spark import digits
 from singer_spark.assignment import Assignment
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.runner.identity import Identities
+from singer_spark.runner.identity import NOTHING, Identities
 from singer_spark.runner.record import RunRecord
 from singer_spark.state.change import parse_state
 from singer_spark.state.checkpoint import Checkpoint
@@ -67,6 +67,10 @@ class FileBook:
         """Files know of no failed run."""
         return None
 
+    def attempts(self) -> Mapping[str, tuple[str, ...]]:
+        """Files know of no failed run."""
+        return {}
+
     def begin(self, start: Start) -> Assignment:
         """Assign the run, which has neither lock nor memory."""
         return Assignment(
@@ -77,7 +81,9 @@ class FileBook:
         """Files keep no history."""
         return ()
 
-    def finish(self, watermark: Mapping[str, Any] | None, _found: Identities) -> Mapping[str, Any]:
+    def finish(
+        self, watermark: Mapping[str, Any] | None, _found: Identities = NOTHING
+    ) -> Mapping[str, Any]:
         """Write the final state; without one that which was given."""
         after = self.state if watermark is None else watermark
         if self._result:

@@ -22,6 +22,9 @@ class Identities(NamedTuple):
     tables: Mapping[str, Mapping[str, Any]] = {}
 
 
+NOTHING = Identities()
+
+
 def known_tables(metadata: Mapping[str, Any]) -> dict[str, TableIdentity]:
     """Read the tables that are kept; what is none of ours is passed over."""
     kept = metadata.get(TABLES)

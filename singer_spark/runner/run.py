@@ -14,6 +14,7 @@ from typing import Any
 
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.advice import suggest_lookbacks, warnings_of
+from singer_spark.runner.appended import after_failed_runs
 from singer_spark.runner.book import Book, open_store_book
 from singer_spark.runner.commands import Job, find_commands, open_folder, transfer_all
 from singer_spark.runner.files import FileBook
@@ -80,6 +81,7 @@ def run_pipeline(
         try:
             book.read()
             start = choose_start(pipeline, book, options, display.say)
+            start = after_failed_runs(start, book.attempts(), display.say)
             record.mode = start.mode
             tell_lineage("START", pipeline, record)
             job = replace(job, assignment=book.begin(start))

@@ -8,7 +8,7 @@ from typing import Any
 
 from singer_spark.deltalog import TableCommit, TableLog, read_logs
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.state.create import open_objects
+from singer_spark.state.create import create_state_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,10 @@ class Recovery:
     silent: tuple[TableLog, ...]
 
 
-def look_for_state(tables: str, pipeline: str) -> Recovery:
+def look_for_state(tables: str | Mapping[str, str], pipeline: str) -> Recovery:
     """Look for a pipeline's bookmarks in the Delta tables of a folder or bucket."""
     try:
-        objects = open_objects(tables)
+        objects = create_state_store(tables).objects
     except SettingsError as error:
         raise SettingsError(
             "recover reads the logs of tables in a folder, s3://, gs:// or az://; this destination "

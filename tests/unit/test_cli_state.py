@@ -108,7 +108,7 @@ class TestDiff:
 
 
 class TestHelp:
-    COMMANDS = ("list", "get", "set", "edit", "delete", "diff", "recover")
+    COMMANDS = ("list", "get", "set", "edit", "delete", "diff", "recover", "accept")
 
     def test_every_command_is_told_in_80_columns(self):
         shown = state("--help").output

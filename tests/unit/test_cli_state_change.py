@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from singer_spark.state import PipelineState, create_state_store
+from singer_spark.state.holder import Holder
 from singer_spark.state.lock import locked
+from singer_spark.state.objects import Expect
+from tests.support.locks import ago
 from tests.support.states import NEW, OLD, current, open_store, prepare, state
 
 
@@ -194,3 +198,47 @@ class TestReadOnly:
             assert result.exit_code == 74
             assert result.stderr.count("\n") == 1
             assert "readonly database" in result.stderr
+
+
+class TestAccept:
+    IDENTITY = {"source": {"place": "x"}, "tables": {"orders": {"id": "t"}}}
+
+    @pytest.fixture(autouse=True)
+    def known(self):
+        before = open_store().get("orders")
+        open_store().save(replace(before, metadata={**self.IDENTITY, "note": 1}))
+        open_store().save_checkpoint("orders", {"later": 1})
+
+    def test_the_next_run_takes_what_it_finds_and_the_state_stays(self):
+        written = Path("store/orders/state.json").read_bytes()
+        result = state("accept", "orders")
+
+        assert result.exit_code == 0, result.output
+        assert "orders: accepted; the next run takes source and tables as" in result.output
+        after = open_store().get("orders")
+        assert (after.watermark, after.run_count, after.metadata) == (OLD, 7, {"note": 1})
+        assert open_store().get_checkpoint("orders") is None
+        assert Path("store/orders/state.json").read_bytes() == written
+
+    @pytest.mark.parametrize("given", [["new.json"], ["--stream", "orders", "2026-01-31 ü"], ["-"]])
+    def test_a_state_that_is_set_belongs_to_what_the_next_run_finds(self, given):
+        assert state("set", "orders", *given, input=json.dumps(OLD)).exit_code == 0
+        assert open_store().get("orders").metadata == {"note": 1}
+
+    def test_get_and_list_show_the_state_as_ever(self):
+        assert json.loads(state("get", "orders").output) == OLD
+        assert "orders" in state("list").output
+
+    def test_what_has_no_state_is_74_and_a_run_in_progress_75(self):
+        assert state("accept", "users").exit_code == 74
+        with locked(open_store(), "orders"):
+            assert state("accept", "orders").exit_code == 75
+        assert open_store().get("orders").metadata == {**self.IDENTITY, "note": 1}
+
+    def test_a_lock_that_looks_dead_is_watched_and_said_so(self):
+        store = open_store()
+        holder = replace(Holder.here("r"), machine="another", heartbeat_at=ago(1000))
+        store.documents.write("orders/lock", holder.to_dict(), Expect.ANYTHING)
+        result = state("accept", "orders")
+        assert result.exit_code == 0
+        assert "Watching the lock of process" in result.stderr

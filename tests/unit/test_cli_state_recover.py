@@ -31,6 +31,11 @@ def work(tmp_path, monkeypatch):
     Path("pipelines/shop.yml").write_text(PIPELINE)
 
 
+def write_pipeline(config):
+    text = PIPELINE.replace("{path: lake}", config)
+    Path("pipelines/shop.yml").write_text(text)
+
+
 def commit(table, stream, bookmark, *, pipeline="shop", root="lake", said=None, **storage):
     """Append a row in a commit like those of target-spark-delta."""
     told = {"pipeline": pipeline, "run_id": "r1", "stream": stream, "rows": 1, "state": bookmark}
@@ -132,6 +137,46 @@ class TestRecover:
         schema = PIPELINE.replace("path: lake", "path: lake, default_target_schema: bronze")
         Path("pipelines/shop.yml").write_text(schema)
         assert "items" in state("recover", "shop", "--dry-run").stdout
+
+    @pytest.mark.parametrize(
+        ("schema", "folder"), [("", ""), ("default", ""), ("Bronze", "/bronze.db")]
+    )
+    @pytest.mark.parametrize("start", ["", "file:", "file://"])
+    def test_the_tables_of_sparks_catalog_are_found_in_its_warehouse(self, schema, folder, start):
+        commit("items", "items", ITEMS, root=f"warehouse{folder}")
+        conf = {"spark.sql.warehouse.dir": f"{start}{Path('warehouse').absolute()}/"}
+        config = {"catalog": "spark_catalog", "spark_conf": conf}
+        config |= {"default_target_schema": schema} if schema else {}
+        write_pipeline(json.dumps(config))
+        assert state("recover", "shop", "--yes").exit_code == 0
+        assert create_state_store("store").get("shop").watermark == {"bookmarks": {"items": ITEMS}}
+
+    def test_tables_named_by_hand_lie_where_spark_is_told_that_s3_is(
+        self, s3, s3_endpoint, monkeypatch
+    ):
+        storage = {
+            "AWS_ENDPOINT_URL": s3_endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "aws_conditional_put": "etag",
+        }
+        commit("items", "items", ITEMS, root=f"s3://{s3}/lake", storage_options=storage)
+        monkeypatch.delenv("AWS_ENDPOINT_URL_S3")
+        conf = {"spark.hadoop.fs.s3a.endpoint": s3_endpoint}
+        write_pipeline(json.dumps({"catalog": "other", "spark_conf": conf}))
+        tables = ["--tables", f"s3a://{s3}/lake"]
+        assert state("recover", "shop", "--yes", *tables).exit_code == 0
+        assert create_state_store("store").get("shop").watermark == {"bookmarks": {"items": ITEMS}}
+
+    def test_a_state_that_says_the_same_is_accepted(self):
+        commit("items", "items", ITEMS)
+        same = PipelineState(
+            "shop", {"bookmarks": {"items": ITEMS}}, metadata={"tables": {"items": {}}, "note": 1}
+        )
+        create_state_store("store").save(same)
+        state("recover", "shop", "--dry-run")
+        assert create_state_store("store").get("shop").metadata == same.metadata
+        assert "state unchanged" in state("recover", "shop", "--yes").output
+        assert create_state_store("store").get("shop").metadata == {"note": 1}
 
     def test_a_store_and_its_tables_may_be_named_without_a_file(self):
         commit("items", "items", ITEMS, root="elsewhere")

@@ -1,0 +1,75 @@
+"""How far failed runs got with streams that are appended and have no key to tell rows apart.
+
+Their rows are in the table, but the stored state does not know them: a run that began from it once
+more would append them twice. Where nothing but such runs happened since the state was stored, the
+bookmark of the table's newest commit is where the next run begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from singer_spark import deltalog
+from singer_spark.deltalog import CommitInfo
+from singer_spark.state.create import create_state_store
+from singer_spark.state.objects import ObjectStore
+
+# After these a table is not what its older commits say.
+_TURNED_BACK = ("RESTORE", "CLONE", "REPLACE")
+
+
+class Reached(NamedTuple):
+    """How far a failed run got with a stream."""
+
+    run_id: str
+    bookmark: Any
+
+
+def find_reached(
+    place: Mapping[str, str], pipeline: str, attempts: Mapping[str, tuple[str, ...]]
+) -> dict[str, Reached]:
+    """Look for the bookmarks that failed runs have reached, by stream of the tap.
+
+    Args:
+        place: Where the tables are.
+        pipeline: The pipeline's name.
+        attempts: The runs that began from the stored state and failed, each with the streams that
+            it read afresh.
+    """
+    found: dict[str, list[Reached | None]] = {}
+    for commit in _newest_commits(create_state_store(dict(place)).objects, pipeline):
+        said = commit.metadata
+        stream = str(said.get("state_of") or said.get("stream"))
+        found.setdefault(stream, []).append(_reached(said, stream, attempts))
+    # Of tables that one stream fills, one may lie behind the other: they begin from the state.
+    return {stream: one for stream, (one, *more) in found.items() if one and not more}
+
+
+def _reached(
+    said: Mapping[str, Any], stream: str, attempts: Mapping[str, tuple[str, ...]]
+) -> Reached | None:
+    run_id, bookmark = str(said.get("run_id")), said.get("state")
+    if said.get("appends") is not True or not bookmark or run_id not in attempts:
+        return None
+    return None if stream in attempts[run_id] else Reached(run_id, bookmark)
+
+
+def _newest_commits(objects: ObjectStore, pipeline: str) -> Iterator[CommitInfo]:
+    """Give of each table the newest commit of a pipeline that wrote rows."""
+    for entry in sorted(objects.list("")):
+        if entry.endswith("/") and not entry.startswith(("_", ".")):
+            commit = _newest_commit(objects, entry, pipeline)
+            if commit:
+                yield commit
+
+
+def _newest_commit(objects: ObjectStore, table: str, pipeline: str) -> CommitInfo | None:
+    for version in reversed(deltalog.log_versions(objects, table)):
+        commit = deltalog.commit_info(objects, version, table)
+        if commit is None or any(word in commit.operation for word in _TURNED_BACK):
+            return None
+        said = commit.metadata
+        if said.get("pipeline") == pipeline and said.get("rows") is not None:
+            return commit
+    return None

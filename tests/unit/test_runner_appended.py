@@ -1,0 +1,231 @@
+"""Appended streams after a run that failed: they begin where their table's newest commit ends."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from singer_spark import deltalog
+from singer_spark.pipeline.endpoints import Plugin
+from singer_spark.runner import RunOptions, Window
+from singer_spark.runner.supervisor import ChildError
+from singer_spark.state import PipelineState
+from singer_spark.state.change import accept_state, delete_state, replace_state
+from tests.support.bench import TARGET
+
+STORED = {"bookmarks": {"events": {"files": {"modified": 1}}, "orders": {"at": 1}}}
+REACHED = {"files": {"modified": 2, "names": ["b"]}}
+TAP = """
+given = option("--state")
+note("tap-state", open(given).read() if given else "{}")
+note("run-id", os.environ["SINGER_SPARK_RUN_ID"])
+"""
+
+
+class Shop:
+    """A bench whose tap and target bear the names of ours, and a folder of tables."""
+
+    def __init__(self, bench):
+        self.bench = bench
+        self.lake = bench.folder / "lake"
+        bench.write("target-spark-delta", TARGET)
+
+    def pipeline(self):
+        folder = self.bench.folder
+        return {
+            "tap": Plugin(str(folder / "tap-spark-source"), {"source_url": "delta:x"}),
+            "target": Plugin(str(folder / "target-spark-delta"), {"path": str(self.lake)}),
+            "transport": "records",
+        }
+
+    def fail(self, **options):
+        """Run and fail; returns the run's id."""
+        self.bench.write("tap-spark-source", TAP + "sys.exit(3)")
+        self.bench.fail(ChildError, RunOptions(**options), **self.pipeline())
+        return self.bench.note("run-id")
+
+    def run(self, *, sends=None, **options):
+        """Run and succeed; returns the state that the tap was given."""
+        said = f'say(type="STATE", value={sends!r})\n' if sends else ""
+        self.bench.write("tap-spark-source", TAP + said)
+        changes = options.pop("changes", {})
+        self.bench.run(RunOptions(**options), **self.pipeline(), **changes)
+        return json.loads(self.bench.note("tap-state"))
+
+    def commit(self, run_id, state=REACHED, *, table="events", **said):
+        """Append a row in a commit like those of target-spark-delta."""
+        told = {"pipeline": "p", "run_id": run_id, "stream": table, "rows": 1, "appends": True}
+        text = json.dumps({**told, "state": state, **said})
+        properties = CommitProperties(custom_metadata={"userMetadata": text})
+        rows = pa.table({"id": [1]})
+        path = str(self.lake / table)
+        write_deltalake(path, rows, mode="append", commit_properties=properties)
+
+
+@pytest.fixture
+def shop(bench):
+    return Shop(bench)
+
+
+@pytest.fixture
+def known(shop):
+    shop.bench.store.save(PipelineState("p", STORED, run_count=1))
+    return shop
+
+
+MOVED = {"bookmarks": {**STORED["bookmarks"], "events": REACHED}}
+
+
+class TestAfterAFailure:
+    def test_the_stream_begins_after_the_rows_that_are_there_and_says_so(self, known):
+        failed = known.fail()
+        known.commit(failed)
+
+        assert known.run() == MOVED
+        (line,) = [line for line in known.bench.lines if line.startswith("events: ")]
+        assert line == f"events: begins after the rows that run {failed}, which failed, left"
+        # Nothing new came, but what is there counts from now on.
+        assert known.bench.store.get("p").watermark == MOVED
+
+    def test_a_first_run_that_failed_leaves_a_start_too(self, shop):
+        shop.commit(shop.fail())
+        assert shop.run() == {"bookmarks": {"events": REACHED}}
+
+    def test_runs_that_fail_one_after_another_go_on_from_each_other(self, known):
+        known.commit(known.fail())
+        second = known.fail()
+        assert json.loads(known.bench.note("tap-state")) == MOVED
+        further = {"files": {"modified": 3}}
+        known.commit(second, further)
+        known.fail()
+        assert known.run()["bookmarks"]["events"] == further
+
+    def test_a_run_that_was_killed_counts(self, known):
+        known.bench.write("tap-spark-source", TAP + "sys.exit(3)")
+        lose = 'os.remove(here + "/state/p/lock")\n'
+        known.bench.write("tap-spark-source", TAP + lose + "sys.exit(3)")
+        known.bench.fail(ChildError, **known.pipeline())
+        known.commit(known.bench.note("run-id"))
+        assert known.run() == MOVED
+
+    def test_a_resumed_run_begins_there_too(self, known):
+        known.commit(known.fail())
+        known.bench.store.save_checkpoint("p", STORED)
+        assert known.run(resume=True) == MOVED
+
+    def test_digits_are_kept(self, known):
+        text = '{"modified": 9007199254740995.1}'
+        failed = known.fail()
+        known.commit(failed, {"files": 1})
+        log = known.lake / "events/_delta_log/00000000000000000000.json"
+        escaped = json.dumps(json.dumps({"files": 1}))[1:-1]
+        log.write_text(log.read_text().replace(escaped, json.dumps(text)[1:-1]))
+        known.run()
+        assert "9007199254740995.1" in known.bench.note("tap-state")
+
+
+class TestNotWhere:
+    def test_the_last_run_succeeded(self, known, monkeypatch):
+        known.commit(known.fail())
+        known.run(sends=STORED)
+        monkeypatch.setattr(deltalog, "log_versions", None)  # no log is read
+        assert known.run() == STORED
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda store, known: replace_state(store, known, known.watermark),
+            lambda store, known: accept_state(store, known),
+            lambda store, _: (delete_state(store, "p"), store.save(PipelineState("p", STORED))),
+        ],
+    )
+    def test_someone_set_the_state_since(self, known, change):
+        known.commit(known.fail())
+        store = known.bench.store
+        change(store, store.get("p"))
+        assert known.run() == STORED
+
+    def test_someone_wrote_another_state(self, known):
+        known.commit(known.fail())
+        other = {"bookmarks": {"events": {"files": {"modified": 0}}}}
+        (known.bench.folder / "state/p/state.json").write_text(json.dumps(other))
+        assert known.run() == other
+
+    def test_the_commit_is_of_a_run_that_began_elsewhere(self, known):
+        known.commit(known.fail(full=True))
+        assert known.run() == STORED
+        known.commit(known.fail(refresh=("events",)))
+        assert known.run() == STORED
+
+    def test_the_run_itself_begins_elsewhere(self, known):
+        known.commit(known.fail())
+        assert known.run(full=True) == {}
+
+    def test_the_stream_is_refreshed_while_others_go_on(self, known):
+        failed = known.fail()
+        known.commit(failed)
+        known.commit(failed, {"at": 5}, table="orders")
+        assert known.run(refresh=("events",)) == {"bookmarks": {"orders": {"at": 5}}}
+
+    def test_a_range_is_read_and_what_failed_before_still_counts_afterwards(self, known):
+        known.commit(known.fail())
+        assert known.run(window=Window("1", "2")) == {}
+        assert known.run() == MOVED
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            {"appends": False},
+            {"appends": None},
+            {"state": None},
+            {"pipeline": "another"},
+        ],
+    )
+    def test_the_newest_commit_is_not_of_that_kind(self, known, said):
+        failed = known.fail()
+        known.commit(failed, **{"table": "events", **said})
+        assert known.run() == STORED
+
+    def test_the_newest_commit_is_of_a_run_that_nobody_knows(self, known):
+        known.fail()
+        known.commit("another")
+        assert known.run() == STORED
+
+    def test_a_newer_commit_has_no_bookmark(self, known):
+        failed = known.fail()
+        known.commit(failed)
+        known.commit(failed, None)
+        assert known.run() == STORED
+
+    def test_the_table_was_turned_back_since(self, known):
+        failed = known.fail()
+        known.commit("another")
+        known.commit(failed)
+        DeltaTable(str(known.lake / "events")).restore(0)
+        assert known.run() == STORED
+
+    def test_changes_of_others_are_no_obstacle(self, known):
+        known.commit(known.fail())
+        known.commit("x", pipeline="another")
+        known.commit("x", rows=None)
+        assert known.run() == MOVED
+
+    def test_two_tables_of_one_stream_begin_from_the_state(self, known):
+        failed = known.fail()
+        known.commit(failed)
+        known.commit(failed, table="more", state_of="events")
+        assert known.run() == STORED
+
+    def test_every_run_reads_in_full(self, known):
+        known.commit(known.fail())
+        assert known.run(changes={"incremental": False}) == {}
+
+    def test_logs_that_cannot_be_read_are_warned_of(self, known, capfd):
+        known.commit(known.fail())
+        known.lake.rename(known.bench.folder / "away")
+        known.lake.write_text("no folder")
+        assert known.run() == STORED
+        assert "Warning: the logs of the tables cannot be read" in capfd.readouterr().err
