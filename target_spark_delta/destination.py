@@ -24,6 +24,13 @@ _OURS = "_singer_spark"
 KEY_PROPERTY = "singer_spark.key"
 
 
+def waiting_folder(path: str, kind: str, pipeline: str | None) -> str:
+    """Return where things wait beside the tables: those of a pipeline in a folder of their own."""
+    # Not every file system takes a colon.
+    names = [path.rstrip("/"), _OURS, kind, *([pipeline.replace(":", "~")] if pipeline else [])]
+    return "/".join(names)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
     """A stream's table, and how its records become rows of it.
@@ -39,6 +46,7 @@ class Destination:
         scope: What the tap reads of the table in this run, where it says.
         reloads: Whether the run loads the stream's rows afresh.
         is_rekeyed: Whether they take the place of rows that were merged by another key.
+        pipeline: Whose run it is; what waits of another pipeline is not touched.
     """
 
     stream: str
@@ -51,6 +59,7 @@ class Destination:
     scope: Scope | None = None
     reloads: bool = False
     is_rekeyed: bool = False
+    pipeline: str | None = None
 
     @property
     def method(self) -> str:
@@ -102,7 +111,7 @@ class Destination:
     @property
     def merges_by(self) -> tuple[str, ...]:
         """Name the key that rows of the table are found by; none where they are not."""
-        return () if self.appends or self.overwrites else self.keys
+        return self.keys if self.is_rekeyed or not (self.appends or self.overwrites) else ()
 
     @property
     def overwrites(self) -> bool:
@@ -145,18 +154,19 @@ class Destination:
         """Return where rows wait for the end of the stream, by the number of their schema."""
         settings, name = self.settings, f"{table_name(self.stream)}_{number}"
         if settings.catalog:
-            parts = filter(None, ["staging", settings.schema, name])
+            pipeline = self.pipeline and table_name(self.pipeline)
+            parts = filter(None, ["staging", pipeline, settings.schema, name])
             return Table.in_catalog(settings.catalog, _OURS, "_".join(parts))
-        return Table.at_path(
-            settings.path, _OURS, "staging", settings.schema, name, format="parquet"
-        )
+        root = waiting_folder(settings.path, "staging", self.pipeline)
+        return Table.at_path(root, settings.schema, name, format="parquet")
 
     def staging(self, run_id: str) -> str | None:
         """Return where a run's records wait that Spark cannot read from this machine's disk."""
         settings = self.settings
         if settings.spark.is_local:
             return None
-        return Table.at_path(settings.path, _OURS, "spool", table_name(run_id)).path
+        root = waiting_folder(settings.path, "spool", self.pipeline)
+        return Table.at_path(root, table_name(run_id)).path
 
     @property
     def layout(self) -> Layout:

@@ -7,12 +7,16 @@ import logging
 import re
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from singer_spark import deltalog
 from singer_spark.errors import SingerSparkError
 from singer_spark.state.create import open_objects
 from singer_spark.state.objects import ObjectStore
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
 
 logger = logging.getLogger(__name__)
 
@@ -76,17 +80,30 @@ def is_half_made(location: str) -> bool:
 
 def remove_log(location: str) -> None:
     """Remove the log of a half-made table."""
+    remove_folder(f"{location.rstrip('/')}/{_LOG}")
+
+
+def remove_folder(location: str) -> None:
+    """Remove a folder and all that is in it, if there is one and Python reaches it."""
     folder = local_folder(location)
     if folder is not None:
-        shutil.rmtree(folder / _LOG)
+        shutil.rmtree(folder.expanduser(), ignore_errors=True)
+        return
+    parts = urlsplit(location)
+    if parts.scheme not in _S3 or parts.netloc in _out_of_reach:
         return
     # Only where it is needed: it takes a while to load.
     import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
 
-    parts = urlsplit(location)
-    client, prefix = boto3.client("s3"), f"{parts.path.strip('/')}/{_LOG}/"
-    for page in client.get_paginator("list_objects_v2").paginate(
-        Bucket=parts.netloc, Prefix=prefix
-    ):
+    try:
+        _remove_prefix(boto3.client("s3"), parts.netloc, f"{parts.path.strip('/')}/")
+    except (BotoCoreError, ClientError) as error:
+        logger.debug("%s: %s", location, error)
+
+
+def _remove_prefix(client: S3Client, bucket: str, prefix: str) -> None:
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    for page in pages:
         for entry in page.get("Contents", []):
-            client.delete_object(Bucket=parts.netloc, Key=entry["Key"])
+            client.delete_object(Bucket=bucket, Key=entry["Key"])

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pyspark.sql import SparkSession
 
 from singer_spark.errors import SchemaError, SettingsError
+from target_spark_delta import fence
 from target_spark_delta.destination import KEY_PROPERTY, Destination
 from target_spark_delta.retry import with_retry
 from target_spark_delta.table import Table, properties_ddl
@@ -73,6 +74,7 @@ def check_reload(destination: Destination) -> None:
 
 def note_key(spark: SparkSession, table: Table, keys: Iterable[str]) -> None:
     """Note in a table what its rows are merged by."""
+    fence.confirm(spark)
     statement = f"alter table {table.sql} set {properties_ddl({KEY_PROPERTY: json.dumps([*keys])})}"
     with_retry(table, lambda: spark.sql(statement))
 

@@ -283,7 +283,8 @@ def retire_gone(
     destination, progress = work.destination, work.progress
     with explained(destination.stream), reported(destination.stream) as told:
         describe_commits(spark, commit)
-        schema = destination.table.schema(spark)
+        schema = _first_look(spark, work)
+        fence.confirm(spark)
         if schema is None or progress.made_table:
             return
         try:
@@ -346,11 +347,14 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
     rows = sum(one.rows for one in work.progress.staged)
     with explained(destination.stream), reported(destination.stream) as told:
         describe_commits(spark, commit.without_rows())
-        if _first_look(spark, work) is not None:
+        found = _first_look(spark, work)
+        if found is not None:
             _check_table(spark, work, commit)
         fence.confirm(spark)
+        # Nobody asked for the columns of the stream alone.
+        kept = found if destination.replaces_unasked else None
         plan = overwrite.Swap(
-            batch=_empty_batch(spark, work, rows, None),
+            batch=_empty_batch(spark, work, rows, kept),
             commit=replace(commit, rows=rows),
             layout=destination.layout,
             policy=destination.policy,

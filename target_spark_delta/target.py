@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,7 +28,8 @@ from singer_spark.session import isolated, open_session
 from target_spark_delta import budget, fence
 from target_spark_delta.completeness import warn_of_repetition
 from target_spark_delta.declaration import Declared, destination_of, parts_of
-from target_spark_delta.destination import Destination
+from target_spark_delta.destination import Destination, waiting_folder
+from target_spark_delta.files import remove_folder
 from target_spark_delta.flow import Flow
 from target_spark_delta.loader import Loader
 from target_spark_delta.mapping import StreamMapping, mappings_of
@@ -109,6 +111,8 @@ class TargetSparkDelta(SparkPlugin, Target):
     def _process_schema_message(self, message: Message) -> None:  # type: ignore[override]
         if self._schema_lines.get(message.stream) == message.line:
             return
+        if not self._schema_lines:
+            self._sweep()
         parts = parts_of(message)
         if self._settings.maps is None:
             routes = [self._declare(message.stream, parts, message)]
@@ -122,6 +126,16 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._routes[message.stream] = routes
         self._schema_lines[message.stream] = message.line
 
+    def _sweep(self) -> None:
+        """Remove what dead runs have left beside the tables.
+
+        Who holds a pipeline's lock knows that no other run of it lives.
+        """
+        pipeline, path = self._assignment.pipeline, self._settings.path
+        if self._assignment.generation is not None and pipeline and path:
+            for kind in ("staging", "spool"):
+                remove_folder(waiting_folder(path, kind, pipeline))
+
     def _declare(
         self,
         stream: str,
@@ -130,7 +144,10 @@ class TargetSparkDelta(SparkPlugin, Target):
         mapping: StreamMapping | None = None,
     ) -> SparkDeltaSink:
         reloads = self._assignment.reloads(message.stream)
-        destination = destination_of(stream, parts, self._settings, reloads=reloads)
+        destination = replace(
+            destination_of(stream, parts, self._settings, reloads=reloads),
+            pipeline=self._assignment.pipeline,
+        )
         destination = self._flow.with_key(destination)
         self._check_table_names(stream, mapping)
         before = self._sinks.get(stream)
