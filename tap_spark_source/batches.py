@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote as quote_url
 
+from singer_spark.errors import TransientError
 from singer_spark.progress import watch_folder
 from singer_spark.report import report
 from tap_spark_source.messages import batch_line, write_bytes
@@ -69,9 +70,12 @@ def write_batch(reading: Reading, batch: BatchSettings) -> int:
             _write(frame, place, kind, batch)
         rows = int(counted.get["rows"])
         files = _files(frame.sparkSession, place)
+    if kind == "parquet" and place.startswith("file://"):
+        _check(reading.stream, Path(place.removeprefix("file://")), rows)
     if rows:
         packed = batch.compression or ("gzip" if kind == "jsonl" else None)
-        write_bytes(batch_line(reading.envelope, sorted(files), kind=kind, compression=packed))
+        line = batch_line(reading.envelope, sorted(files), rows=rows, kind=kind, compression=packed)
+        write_bytes(line)
     elif place.startswith("file://"):
         shutil.rmtree(place.removeprefix("file://"), ignore_errors=True)
     report("batch", reading.stream, rows=rows, bytes=sum(files.values()))
@@ -105,6 +109,21 @@ def _files(spark: SparkSession, place: str) -> dict[str, int]:
         return {path.as_uri(): path.stat().st_size for path in folder.iterdir()}
     found = spark.read.format("binaryFile").load(place).select("path", "length").toArrow()
     return {_url(row["path"]): row["length"] for row in found.to_pylist()}
+
+
+def _check(stream: str, folder: Path, rows: int) -> None:
+    """Fail where files on this machine do not hold what Spark wrote; others count as they read."""
+    import pyarrow.parquet as pq
+
+    try:
+        found = sum(pq.read_metadata(path).num_rows for path in folder.iterdir())
+    except (OSError, ValueError):  # what is no Parquet any more
+        found = 0
+    if found != rows:
+        raise TransientError(
+            f"{stream}: Spark wrote {rows} rows and the files in {folder} hold {found}; the "
+            "bookmark stays where it was, run again"
+        )
 
 
 def _size(path: Path) -> int:

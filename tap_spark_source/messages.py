@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from singer_spark import digits
 from singer_spark.names import literal
+from singer_spark.scope import MEMBER
 from tap_spark_source.plan import DELETED_AT
 from tap_spark_source.wire import record_json
 
@@ -82,15 +83,16 @@ def record_lines(records: DataFrame, envelope: Envelope) -> DataFrame:
 
 
 def batch_line(
-    envelope: Envelope, files: Sequence[str], *, kind: str, compression: str | None
+    envelope: Envelope, files: Sequence[str], *, rows: int, kind: str, compression: str | None
 ) -> bytes:
-    """Return the BATCH message that names the files, with its line end."""
+    """Return the BATCH message that names the files and tells their rows, with its line end."""
     message: dict[str, Any] = {
         "type": "BATCH",
         "stream": envelope.stream,
         "encoding": {"format": kind, "compression": compression},
         "manifest": files,
         "time_extracted": envelope.time_extracted,
+        MEMBER: {"rows": rows},
     }
     if envelope.version is not None:
         message["version"] = envelope.version
@@ -103,8 +105,10 @@ def first_lines(lines: DataFrame, count: int) -> list[bytes]:
     return [f"{text}\n".encode() for text in table.column(0).to_pylist()]
 
 
-def fetched_pieces(lines: DataFrame) -> Iterator[memoryview]:
+def fetched_pieces(lines: DataFrame) -> Generator[memoryview, None, int]:
     """Yield the lines as Arrow's own buffers, in pieces of at most 64 MB, or of one line.
+
+    Return how many there are.
 
     The rows are kept by Spark meanwhile, so that the source is read once. Not by persist(): it
     would read lost rows again, and give their ids to others.
@@ -115,16 +119,18 @@ def fetched_pieces(lines: DataFrame) -> Iterator[memoryview]:
         F.concat(LINE, F.expr("'\\n'")).alias(LINE), F.monotonically_increasing_id().alias("id")
     )
     kept = numbered.localCheckpoint(eager=True)
-    for first, last in _ranges(kept):
+    groups = _groups(kept)
+    for first, last in _ranges(kept, groups):
         piece = kept.where(f"id between {first} and {last}").select(LINE).toArrow()
         for chunk in piece.column(0).chunks:
             yield _bytes_of(chunk)
+    return sum(group["rows"] for group in groups)
 
 
-def _ranges(kept: DataFrame) -> Iterator[tuple[int, int]]:
+def _ranges(kept: DataFrame, groups: Sequence[Mapping[str, int]]) -> Iterator[tuple[int, int]]:
     """Yield ranges of ids whose lines are at most one piece."""
     first, last, size = 0, -1, 0
-    for end, length in _groups(kept):
+    for end, length in _sizes(kept, groups):
         if size and size + length > PIECE_BYTES:
             yield first, last
             first, size = last + 1, 0
@@ -133,16 +139,28 @@ def _ranges(kept: DataFrame) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-def _groups(kept: DataFrame) -> Iterator[tuple[int, int]]:
-    """Yield last ids and bytes of some lines at a time, of each alone where they are large."""
-    rows = kept.selectExpr(f"id div {_GROUP_ROWS} as part", "id", f"octet_length({LINE}) as bytes")
-    groups = rows.groupBy("part").agg({"id": "max", "bytes": "sum"}).toArrow().sort_by("part")
-    for group in groups.to_pylist():
-        if group["sum(bytes)"] <= PIECE_BYTES:
-            yield group["max(id)"], group["sum(bytes)"]
+def _groups(kept: DataFrame) -> list[dict[str, int]]:
+    """Return number, last id and bytes of some lines at a time, in their order."""
+    from pyspark.sql import functions as F
+
+    items = ("count(*) as rows", "max(id) as last", "sum(bytes) as bytes")
+    found = _parts(kept).groupBy("part").agg(*map(F.expr, items))
+    groups: list[dict[str, int]] = found.toArrow().sort_by("part").to_pylist()
+    return groups
+
+
+def _sizes(kept: DataFrame, groups: Sequence[Mapping[str, int]]) -> Iterator[tuple[int, int]]:
+    """Yield last ids and bytes of groups of lines, of each line alone where they are large."""
+    for group in groups:
+        if group["bytes"] <= PIECE_BYTES:
+            yield group["last"], group["bytes"]
         else:
-            single = rows.where(f"part = {group['part']}").toArrow().sort_by("id")
+            single = _parts(kept).where(f"part = {group['part']}").toArrow().sort_by("id")
             yield from ((row["id"], row["bytes"]) for row in single.to_pylist())
+
+
+def _parts(kept: DataFrame) -> DataFrame:
+    return kept.selectExpr(f"id div {_GROUP_ROWS} as part", "id", f"octet_length({LINE}) as bytes")
 
 
 def _bytes_of(chunk: Any) -> memoryview:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from singer_spark.errors import SourceError
+from singer_spark.scratch import make_scratch, remove_scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,10 +31,9 @@ _PART = re.compile(r"(part-\d+-.*-c)(\d+)\.txt")
 
 def spooled_blocks(lines: DataFrame) -> Iterator[bytes]:
     """Yield the lines, each with its line end, in blocks of bytes."""
-    with tempfile.TemporaryDirectory(
-        prefix="tap-spark-source-", ignore_cleanup_errors=True
-    ) as scratch:
-        folder = Path(scratch) / "lines"
+    scratch = make_scratch("tap-spark-source-")
+    try:
+        folder = scratch / "lines"
         writer = _Writer(lines, folder)
         writer.start()
         given: dict[str, int] = defaultdict(int)
@@ -46,6 +45,8 @@ def spooled_blocks(lines: DataFrame) -> Iterator[bytes]:
                 break
             writer.join(_POLL_SECONDS)
         writer.check()
+    finally:
+        remove_scratch(scratch)
 
 
 class _Writer(threading.Thread):

@@ -282,9 +282,9 @@ class SparkStream(DescribedStream):
         elif limit is None and (batch := self._tap.settings.batch) and has_room(batch):
             yield write_batch(reading, batch)
         elif limit is None:
-            for block in reading.blocks():
+            for block, rows in reading.blocks():
                 messages.write_bytes(block)
-                yield bytes(block).count(b"\n")
+                yield rows
         else:
             found = reading.first(limit - written + 1)
             messages.write_bytes(b"".join(found[: limit - written]))

@@ -83,6 +83,24 @@ def test_a_look_that_misses_a_file_waits_for_it():
     assert looked.is_set()
 
 
+def test_the_folder_is_private_and_swept_by_the_next_read_where_its_owner_was_killed(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left = tmp_path / "tap-spark-source-left"
+    left.mkdir()
+    (left / ".owner").touch()
+    found = []
+
+    def steps(folder: Path, attempt: Path) -> None:
+        found.append((folder.parent.parent, oct(folder.parent.stat().st_mode)[-3:], left.exists()))
+        write(folder, 0)
+
+    assert list(spooled_blocks(Written(steps))) == [b"0\n"]
+    assert found == [(tmp_path, "700", False)]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_error_of_the_writer_reaches_the_one_who_waits():
     def steps(folder: Path, attempt: Path) -> None:
         raise OSError("no space left")
