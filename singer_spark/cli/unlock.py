@@ -18,8 +18,8 @@ def unlock(pipeline: str, *, url: str | None, yes: bool) -> None:
     """End the lock of PIPELINE, whose run has died.
 
     It is seldom needed: the next run takes over a dead lock by itself, at once on the same machine,
-    after 5 minutes without a heartbeat on another. A run that is alive after all stops as soon as
-    it notices, and stores no state.
+    after it has seen the heartbeat stand still for 4 minutes on another. A run that is alive after
+    all stops as soon as it notices, stores no state, and can commit nothing after its successor.
     """
     name, store = find_place(pipeline, url)
     holder, tag = read_lock(store, name)
