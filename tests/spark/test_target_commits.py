@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from singer_spark.report import REPORT_FILE, read_report
 from target_spark_delta.load import drop_spooled
 from target_spark_delta.reading import empty_staging, path_for_spark
 from target_spark_delta.spool import Segment
-from tests.support.singer import state
+from tests.support.singer import batch, state
 from tests.support.users import USERS, deletion, user
 
 
@@ -125,3 +128,19 @@ def test_the_runner_is_told_of_every_batch_what_has_become_of_its_rows(lake, tmp
         ("commit", "users", 2, 0, 0, 0),
         ("commit", "users", 2, 2, 0, 0),
     ]
+
+
+def test_the_bookmark_of_a_load_is_in_its_last_commit_whatever_the_transport(lake, tmp_path):
+    def bookmark(number):
+        return state({"bookmarks": {"users": {"id": number}}})
+
+    def file(*ids):
+        path = tmp_path / f"{ids[0]}.parquet"
+        pq.write_table(pa.table({"id": list(ids), "name": ["x"] * len(ids)}), path)
+        return batch("users", str(path), kind="parquet")
+
+    lake.load(USERS, file(1, 2), bookmark(2), file(3), bookmark(3))
+    lake.load(USERS, file(3, 4), bookmark(4))
+    lake.load(USERS, user(4), user(5), bookmark(5), batch_size_rows=2)
+    carried = [commit["state"] for commit in lake.commits("users")]
+    assert carried == [{"id": 2}, {"id": 3}, {"id": 4}, {"id": 5}]

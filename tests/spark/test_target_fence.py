@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from pyspark.sql import functions as F
 
 from singer_spark.assignment import RUN_FILE, STATE_URL, Assignment
 from singer_spark.errors import TransientError
@@ -82,6 +84,30 @@ def test_a_paused_run_commits_nothing_after_a_claim(lake, holder, caplog):
             late()
     assert lake.version("users") == version
     assert [row["id"] for row in lake.rows("users")] == [1, 2]
+    assert "trying again" not in caplog.text
+
+
+def test_a_claim_that_comes_while_rows_are_written_refuses_them(lake, holder, tmp_path, caplog):
+    lake.load(USERS, user(1, "a"))
+    table, begun = Table.at_path(str(lake.root), "users"), tmp_path / "begun"
+    path, newer = table.path, 8 << 20
+
+    def claim(_):
+        try:
+            begun.touch(exist_ok=False)
+        except FileExistsError:
+            return True
+        nothing = DeltaTable(path).to_pyarrow_table().slice(0, 0)
+        claims = CommitProperties(app_transactions=[Transaction(f"singer-spark:{PIPELINE}", newer)])
+        write_deltalake(path, nothing, mode="append", commit_properties=claims)
+        return True
+
+    # With Arrow, Spark 4.2 never ends where it reads columns of Parquet.
+    claims = F.udf(claim, "boolean", useArrow=False)
+    rows = holder(7).sql("select 3L as id, 'c' as name, 1L as qty").where(claims("id"))
+    with pytest.raises(TransientError, match="another run has taken over"):
+        commit.append(table, rows, 1)
+    assert [row["id"] for row in lake.rows("users")] == [1]
     assert "trying again" not in caplog.text
 
 

@@ -6,9 +6,11 @@ import io
 import json
 import shutil
 
+import boto3
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
+from moto import mock_aws
 
 from singer_spark.assignment import RUN_FILE, Assignment, TableIdentity
 from singer_spark.errors import StateError
@@ -55,7 +57,7 @@ class Lake:
         rows = pa.table({"id": [1, 2]})
         write_deltalake(self.path, rows, mode="append", commit_properties=note(run_id), **more)
 
-    def run(self, *messages, known=True, **told):
+    def run(self, *messages, known=True, place=None, **told):
         """Let a run find nothing new; return what it tells of the table."""
         tables = {"users": self.known} if known else {}
         run = Assignment(run_id="run-2", pipeline="shop", generation=5, tables=tables, **told)
@@ -68,7 +70,7 @@ class Lake:
             self._monkeypatch.setenv(name, value)
         self.told.write_text("")
         messages = messages or (USERS, state({"bookmarks": {"users": {}}}))
-        target = TargetSparkDelta(config={"path": str(self.root)})
+        target = TargetSparkDelta(config={"path": place or str(self.root)})
         target.listen(io.StringIO(lines(messages)))
         facts = [fact for _, fact in read_report(self.told)]
         return [fact for fact in facts if fact["kind"] == "table"]
@@ -167,3 +169,18 @@ def test_a_plain_pipe_compares_nothing(lake, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     config = {"path": str(lake.root)}
     TargetSparkDelta(config=config).listen(io.StringIO(lines([USERS, state(1)])))
+
+
+@mock_aws
+def test_a_table_in_s3_is_judged_by_its_files(lake, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="lake")
+    with pytest.raises(StateError, match="there is no table"):
+        lake.run(place="s3://lake/bronze")
+    for path in (lake.root / "users" / "_delta_log").glob("*.json"):
+        client.upload_file(str(path), "lake", f"bronze/users/_delta_log/{path.name}")
+    (fact,) = lake.run(place="s3://lake/bronze")
+    assert (fact["location"], fact["version"]) == ("s3a://lake/bronze/users", 1)
