@@ -71,6 +71,12 @@ class Swap:
     layout: Layout
     policy: Policy
 
+    @property
+    def count(self) -> int | None:
+        """Count the rows, where each of those that were staged is one."""
+        removes = any(staged.removes for staged in self.batch.progress.staged)
+        return None if self.batch.keys or removes else self.batch.count
+
 
 def swap(spark: SparkSession, plan: Swap) -> Counts:
     """Make the staged rows the table's, in one commit, or in none if it has just these."""
@@ -86,7 +92,8 @@ def swap(spark: SparkSession, plan: Swap) -> Counts:
     if before is None:
         create(spark, table, schema, plan.layout)
         describe_commits(spark, plan.commit)
-        return commit.append(table, rows, rows.count())
+        count = plan.count
+        return commit.append(table, rows, rows.count() if count is None else count)
     known = table.detail(spark)
     if _same_columns(before, schema):
         kept = regain_clusters(spark, table, known, plan.layout.cluster_by)
@@ -113,7 +120,9 @@ def _replace(
 ) -> Counts:
     """Replace the table's rows, and give back the clusters that Delta forgets then."""
     describe_commits(spark, plan.commit)
-    counts = commit.replace(spark, plan.batch.table, rows, partition_by=partition_by)
+    counts = commit.replace(
+        spark, plan.batch.table, rows, partition_by=partition_by, count=plan.count
+    )
     describe_commits(spark, plan.commit.without_rows())
     cluster(spark, plan.batch.table, clusters)
     return counts
