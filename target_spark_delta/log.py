@@ -46,6 +46,19 @@ def read_commit(spark: SparkSession, table: Table, version: int) -> CommitInfo |
     return _described(spark, table, version)
 
 
+def newest_version(spark: SparkSession, table: Table) -> int:
+    """Return the version of a table's last commit."""
+    location = location_of(spark, table)
+    if objects := files_of(location):
+        try:
+            if versions := deltalog.log_versions(objects):
+                return versions[-1]
+        except SingerSparkError as error:
+            give_up(location, error)
+    newest = spark.sql(f"describe history {table.sql} limit 1").select("version").toArrow()
+    return int(newest["version"][0].as_py())
+
+
 def location_of(spark: SparkSession, table: Table) -> str:
     """Return where a table is; a catalog is asked once."""
     if table.path is not None:

@@ -95,12 +95,6 @@ class Table:
         """Return the rows that the table had in a version."""
         return spark.sql(f"select * from {self.sql} version as of {version}")
 
-    def version(self, spark: SparkSession) -> int:
-        """Return the number of the table's last commit."""
-        newest = spark.sql(f"describe history {self.sql} limit 1").select("version").toArrow()
-        version: int = newest["version"][0].as_py()
-        return version
-
     def schema(self, spark: SparkSession) -> T.StructType | None:
         """Return the table's schema, or None where there is no table."""
         try:

@@ -19,6 +19,7 @@ from pyspark.sql import types as T
 from pyspark.storagelevel import StorageLevel
 
 from singer_spark.names import literal, quote
+from target_spark_delta.log import newest_version
 from target_spark_delta.methods.batch import Batch, FirstLook, Held, Staged
 from target_spark_delta.methods.keyed import column_ranges
 from target_spark_delta.methods.merge import between
@@ -64,7 +65,7 @@ def look_at(spark: SparkSession, table: Table, schema: T.StructType | None) -> F
     """Note what a table is when a run begins; one without a schema is not there yet."""
     if schema is None:
         return FirstLook()
-    version = table.version(spark)
+    version = newest_version(spark, table)
     return FirstLook(version, table.rows_at(spark, version).schema)
 
 

@@ -13,6 +13,7 @@ COLUMNS = {"id": {"type": "integer"}, "region": TEXT, "v": TEXT}
 BY_ID, BY_BOTH = schema("s", COLUMNS, ["id"]), schema("s", COLUMNS, ["region", "id"])
 DONE = state({"bookmarks": {"s": {}}})
 HARD = {"hard_delete": True}
+SLOW_HARD = pytest.param(HARD, marks=pytest.mark.slow)
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ class TestAnotherKey:
 
 
 class TestReload:
-    @pytest.mark.parametrize("chosen", [{}, HARD])
+    @pytest.mark.parametrize("chosen", [{}, SLOW_HARD])
     def test_rows_that_are_gone_are_retired_also_those_without_a_version(
         self, lake, reload, chosen
     ):
@@ -131,7 +132,7 @@ class TestSetAside:
     def numbers(self, *ids, **more):
         return [record("s", {"id": one, "region": "r", "v": 1}, **more) for one in ids]
 
-    @pytest.mark.parametrize("chosen", [{}, HARD, {"load_method": "scd2"}])
+    @pytest.mark.parametrize("chosen", [{}, SLOW_HARD, {"load_method": "scd2"}])
     def test_by_a_version(self, lake, chosen):
         message, config = schema("s", self.NUMBERS, ["id"]), {**self.CHOSEN, **chosen}
         lake.load(message, *self.numbers(1, 2, 3, version=1), activate("s", 1), DONE, **config)
