@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.storagelevel import StorageLevel
 
@@ -87,11 +88,12 @@ def lacked_rows(spark: SparkSession, batch: Batch) -> Iterator[Lacked]:
         yield everything
         return
     overlap = _set_apart(spark, batch, rows.where(near.here))
+    known = _side(table.where(near.there), _TABLE, shared)
     earlier = (_opened(spark, kept) for kept in batch.progress.overlap)
     sides = [
         _side(_opened(spark, overlap), _HERE, shared),
-        _side(table.where(near.there), _TABLE, shared),
-        *(_side(_near(part, column, near.there), _EARLIER, shared) for part in earlier),
+        known,
+        *(_earlier_side(_near(part, column, near.there), known, shared) for part in earlier),
     ]
     union = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), sides)
     with _settled(spark, _left_over(union), are_few=isinstance(overlap, Held)) as (left, more):
@@ -182,6 +184,26 @@ def _side(rows: DataFrame, side: int, shared: list[tuple[str, T.DataType]]) -> D
     whole = ", ".join(f"{literal(name)}, {quote(name)}" for name in rows.columns)
     row = [f"named_struct({whole}) as {quote(_ROW)}"] if side == _HERE else []
     return rows.selectExpr(f"{side} as {quote(_SIDE)}", *compared, *row)
+
+
+def _earlier_side(
+    part: DataFrame, known: DataFrame, shared: list[tuple[str, T.DataType]]
+) -> DataFrame:
+    """Return what is compared of earlier rows.
+
+    One that came under a SCHEMA without some of the columns may have been taken for any row of the
+    table that is equal in the others, so it counts for each of them.
+    """
+    rows = _side(part, _EARLIER, shared)
+    given = {name.lower() for name in (*part.columns, DELETED_AT)}
+    numbers = [n for n, (name, _) in enumerate(shared) if name.lower() in given]
+    if len(numbers) == len(shared):
+        return rows
+    same = " and ".join(f"t.c{n} <=> s.c{n}" for n in numbers)
+    columns = [f"t.c{n}" for n in range(len(shared))]
+    distinct = known.distinct().alias("t")
+    matches = distinct.join(rows.alias("s"), F.expr(same))
+    return matches.selectExpr(f"{_EARLIER} as {quote(_SIDE)}", *columns)
 
 
 def _left_over(sides: DataFrame) -> DataFrame:

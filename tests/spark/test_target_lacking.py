@@ -178,6 +178,13 @@ def test_columns_that_are_new_or_gone_are_not_compared(lake):
     assert len(lake.rows("s", order="at")) == 3
 
 
+def test_a_row_that_came_without_a_column_is_not_taken_for_the_same_row_twice(lake):
+    lake.load(stream(), *sent((1, "a"), (1, "b")), DONE)
+    narrow = stream(columns={"at": NUMBER})
+    lake.load(narrow, record("s", {"at": 1}), stream(), *sent((1, "a"), (1, "b")), DONE)
+    assert len(found(lake)) >= 3, "three were sent, and the table had two"
+
+
 def test_metadata_is_not_compared_but_a_deletion_is(lake):
     lake.load(stream(), *sent((1, "a"), (2, "b")), DONE)
     deleted = record("s", {"at": 2, "v": "b", "_sdc_deleted_at": "2024-01-01T00:00:00Z"})
