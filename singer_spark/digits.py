@@ -47,7 +47,14 @@ def loads(text: str | bytes) -> Any:
     return json.loads(text, parse_float=Float, parse_int=_whole, parse_constant=_refuse)
 
 
-def dumps(value: Any, *, indent: int | None = None, plain: bool = False, sort: bool = False) -> str:
+def dumps(
+    value: Any,
+    *,
+    indent: int | None = None,
+    plain: bool = False,
+    sort: bool = False,
+    compact: bool = False,
+) -> str:
     """Write JSON, each number as it was read.
 
     Args:
@@ -55,13 +62,19 @@ def dumps(value: Any, *, indent: int | None = None, plain: bool = False, sort: b
         indent: How far each level is indented; None writes one line.
         plain: Whether letters such as ü stand for themselves.
         sort: Whether the members of objects are sorted by name.
+        compact: Whether blanks are left out.
 
     Raises:
         ValueError: A value is one that JSON cannot carry.
     """
     mark = uuid4().hex
     text = json.dumps(
-        _marked(value, mark), indent=indent, allow_nan=False, ensure_ascii=not plain, sort_keys=sort
+        _marked(value, mark),
+        indent=indent,
+        allow_nan=False,
+        ensure_ascii=not plain,
+        sort_keys=sort,
+        separators=(",", ":") if compact else None,
     )
     return re.sub(f'"{mark}([^"]*)"', r"\1", text) if mark in text else text
 

@@ -45,7 +45,7 @@ class ExactWriter(SimpleSingerWriter):
     @override
     def serialize_message(self, message: Message) -> str:
         if isinstance(message, StateMessage):
-            return digits.dumps({"type": "STATE", "value": message.value})
+            return digits.dumps({"type": "STATE", "value": message.value}, compact=True)
         return super().serialize_message(message)
 
 

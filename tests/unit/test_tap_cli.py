@@ -76,13 +76,13 @@ def test_a_given_state_comes_back_digit_by_digit(config, tmp_path):
     catalog, state = tmp_path / "catalog.json", tmp_path / "state.json"
     catalog.write_text('{"streams": []}')
     bookmark = (
-        '{"a": 9007199254740995.1, "b": [1.0, 1e400, -0.0], "c": 1234567890123456789012345678901234'
-        '567890, "d": null, "progress_markers": {"e": 0.1000}, "partitions": null}'
+        '{"a":9007199254740995.1,"b":[1.0,1e400,-0.0],"c":1234567890123456789012345678901234567890,'
+        '"d":null,"progress_markers":{"e":0.1000},"partitions":null}'
     )
-    text = f'{{"bookmarks": {{"unknown": {bookmark}}}, "more": 12345678901234567890.10}}'
+    text = f'{{"bookmarks":{{"unknown":{bookmark}}},"more":12345678901234567890.10}}'
     state.write_text(text)
     done = tap("--config", config, "--catalog", str(catalog), "--state", str(state))
-    assert (done.exit_code, done.stdout) == (0, f'{{"type": "STATE", "value": {text}}}\n')
+    assert (done.exit_code, done.stdout) == (0, f'{{"type":"STATE","value":{text}}}\n')
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"streams": [5]}'])
