@@ -118,7 +118,7 @@ def test_the_runner_is_told_of_every_batch_what_has_become_of_its_rows(lake, tmp
     lake.load(USERS, deletion(1), deletion(9), user(2, "d"), hard_delete=True)
     lake.load(USERS, user(2, "d"), user(3, "e"))
     lake.load(USERS, user(7), user(8), load_method="append-only")
-    facts = [fact for _, fact in read_report(told)]
+    facts = [fact for _, fact in read_report(told) if fact["kind"] == "commit"]
     assert all(fact.pop("milliseconds") > 0 for fact in facts)
     names = ("kind", "stream", "rows", "inserted", "updated", "deleted")
     assert [tuple(fact[name] for name in names) for fact in facts] == [
