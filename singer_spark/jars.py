@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -21,6 +20,7 @@ from xml.sax.saxutils import quoteattr
 from filelock import FileLock
 
 from singer_spark.errors import SettingsError
+from singer_spark.scratch import make_scratch, remove_scratch
 
 logger = logging.getLogger(__name__)
 
@@ -108,9 +108,12 @@ def _cached(group: tuple[str, ...], ivy_settings: str | None) -> Path:
     with FileLock(f"{folder}.lock"):
         if not folder.is_dir():
             logger.info("Fetching %s and what it needs (once)", ", ".join(group))
-            with tempfile.TemporaryDirectory(dir=root) as scratch:
-                _retrieve(group, Path(scratch), ivy_settings)
-                (Path(scratch) / "jars").rename(folder)
+            scratch = make_scratch("fetching-", root)
+            try:
+                _retrieve(group, scratch, ivy_settings)
+                (scratch / "jars").rename(folder)
+            finally:
+                remove_scratch(scratch)
     return folder
 
 

@@ -10,6 +10,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 import shlex
 import socket
 import sys
@@ -211,7 +212,7 @@ def _configuration(settings: SparkSettings, class_path: list[str], scratch: Path
         "spark.master": settings.master,
         "spark.driver.extraJavaOptions": (
             f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_beside('log4j2.properties')} "
-            f"-Dderby.stream.error.file={os.devnull} -Djava.io.tmpdir={scratch} "
+            f"-Dderby.stream.error.file={os.devnull} {_temporary_folder(scratch)} "
             f"{_JIT} {given['driver']}"
         ).strip(),
         # Drivers of databases read times by Java's own zone.
@@ -221,6 +222,13 @@ def _configuration(settings: SparkSettings, class_path: list[str], scratch: Path
     if not settings.is_local:
         conf["spark.jars"] = ",".join(class_path)
     return conf
+
+
+def _temporary_folder(scratch: Path) -> str:
+    """Have Java use our folder, unless its locale might not let it read the name."""
+    if not str(scratch).isascii():
+        return ""
+    return '"-Djava.io.tmpdir={}"'.format(re.sub(r'(["\\])', r"\\\1", str(scratch)))
 
 
 def _tuning(settings: SparkSettings) -> dict[str, str]:

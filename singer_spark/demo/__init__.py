@@ -10,7 +10,6 @@ import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import click
 
@@ -20,6 +19,7 @@ from singer_spark.demo.shop import change_shop, make_shop, write_pipeline
 from singer_spark.errors import SettingsError, SingerSparkError
 from singer_spark.pipeline import load_pipeline
 from singer_spark.runner import PlainDisplay, run_pipeline
+from singer_spark.scratch import make_scratch, remove_scratch
 
 HOW_READ = {
     "SHOP-CUSTOMERS": "by UPDATED_AT, from the last bookmark on (inclusive)",
@@ -38,8 +38,11 @@ def run_demo(directory: Path | None) -> None:
     # The demo tells the story; what tap and target log would drown it.
     os.environ.setdefault("LOGLEVEL", "WARNING")
     if directory is None:
-        with TemporaryDirectory(prefix="singer-spark-demo-") as folder:
-            _tell(Path(folder))
+        folder = make_scratch("singer-spark-demo-")
+        try:
+            _tell(folder)
+        finally:
+            remove_scratch(folder)
         click.echo("The folder is removed. To keep one: singer-spark demo --directory shop-demo")
         return
     directory.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,3 +45,17 @@ def test_the_configuration_stands_in_a_file_without_a_name_that_is_read_twice(tm
         )
         assert list(tmp_path.iterdir()) == []
     assert done.stdout == "spark.hadoop.fs.s3a.secret.key do-not-tell\n" * 2
+
+
+@pytest.mark.parametrize(
+    ("folder", "option"),
+    [
+        ("/scratch/ours", '"-Djava.io.tmpdir=/scratch/ours"'),
+        ("/scratch/with blank", '"-Djava.io.tmpdir=/scratch/with blank"'),
+        ('/scratch/"', r'"-Djava.io.tmpdir=/scratch/\""'),
+        ("/scratch/ü", ""),
+    ],
+)
+def test_java_gets_a_temporary_folder_of_any_name_that_it_can_read(folder, option):
+    conf = session._configuration(SparkSettings.from_config({}), [], Path(folder))
+    assert f"{option} -XX:" in conf["spark.driver.extraJavaOptions"]
