@@ -113,7 +113,7 @@ def _outside(batch: Batch, column: str, span: Range) -> _Part:
     def part(prefix: str) -> str:
         name = f"{prefix}{quote(column)}"
         known = "false" if before is None else between(name, datatype, before)
-        return f"{between(name, datatype, span)} and {known} is not true"
+        return f"({between(name, datatype, span)} and {known} is not true)"
 
     return part
 
