@@ -62,8 +62,7 @@ def has_log(location: str) -> bool:
     folder = local_folder(location)
     if folder is not None:
         return (folder / _LOG).is_dir()
-    objects = files_of(location)
-    return objects is not None and f"{_LOG}/" in objects.list("")
+    return f"{_LOG}/" in _names(location)
 
 
 def is_half_made(location: str) -> bool:
@@ -74,8 +73,18 @@ def is_half_made(location: str) -> bool:
     objects = files_of(location)
     if objects is None or not has_log(location):
         return False
-    visible = [name for name in objects.list("") if not name.startswith(("_", "."))]
+    visible = [name for name in _names(location) if not name.startswith(("_", "."))]
     return not visible and deltalog.log_versions(objects) in ([], [0])
+
+
+def _names(location: str) -> list[str]:
+    """List a folder; one that is out of reach is empty."""
+    objects = files_of(location)
+    try:
+        return objects.list("") if objects else []
+    except SingerSparkError as error:
+        give_up(location, error)
+        return []
 
 
 def remove_log(location: str) -> None:

@@ -161,30 +161,34 @@ def create(spark: SparkSession, table: Table, schema: T.StructType, layout: Layo
     except AnalysisException as error:
         if error.getCondition() not in _IN_THE_WAY or table.schema(spark) is not None:
             raise
-        _create_over(spark, table, schema, definition, error)
+        _create_over(spark, table, schema, layout, definition, error)
 
 
 def _create_over(
     spark: SparkSession,
     table: Table,
     schema: T.StructType,
+    layout: Layout,
     definition: str,
     error: AnalysisException,
 ) -> None:
     """Make a table where a log without a commit is in the way, which is no table."""
-    if table.path is None:
-        # Of a catalog's table Delta would take nothing over.
-        found = re.search(r"location \('([^']+)'\)", str(error))
-        if not found or not files.is_half_made(found[1]):
-            raise error
-        files.remove_log(found[1])
+    found = re.search(r"location \('([^']+)'\)", str(error))
+    location = table.path or (found[1] if found else "")
+    if location and files.is_half_made(location):
+        files.remove_log(location)
         spark.sql(f"create {definition}")
-        return
-    if not files.has_log(table.path) and _holds_files(spark, table.path):
+    elif table.path and (files.has_log(table.path) or not _holds_files(spark, table.path)):
+        # Among files that were never committed only a write makes a table.
+        properties = {**naming(schema), **layout.properties}
+        writer = spark.createDataFrame([], schema).write.format("delta").mode("append")
+        writer = writer.options(**{k: v for k, v in properties.items() if k.startswith("delta.")})
+        table.save(writer.partitionBy(*layout.partition_by))
+        table.cluster(spark, layout.cluster_by)
+        if properties:
+            spark.sql(f"alter table {table.sql} set {properties_ddl(properties)}")
+    else:
         raise error
-    nothing = spark.createDataFrame([], schema).write.format("delta").mode("append")
-    table.save(nothing.options(**naming(schema)))
-    spark.sql(f"create or replace {definition}")
 
 
 def _holds_files(spark: SparkSession, path: str) -> bool:
