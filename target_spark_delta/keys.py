@@ -43,7 +43,9 @@ def check_key(
         SchemaError: The key has changed.
     """
     known = known_key(properties)
-    if not destination.merges or not _is_other(known, destination.keys):
+    lost_key = destination.appends and destination.options.load_method == "upsert"
+    looks = destination.merges or lost_key
+    if not looks or not _is_other(known, destination.keys):
         return
     stream, command = destination.stream, f"singer-spark run {pipeline or 'PIPELINE'}"
     way_out = (
@@ -51,9 +53,10 @@ def check_key(
         if destination.keeps_history
         else f"run `{command} --refresh {stream}` to load the table afresh"
     )
+    key, before = (", ".join(names or ()) for names in (destination.keys, known))
     raise SchemaError(
-        f"stream {stream}: its key is {', '.join(destination.keys)}, but the rows of its table "
-        f"were merged by {', '.join(known or ())} and would be there twice; {way_out}"
+        f"stream {stream}: its key is {key or 'none'}, but the rows of its table were merged by "
+        f"{before} and would be there twice; {way_out}"
     )
 
 

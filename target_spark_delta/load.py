@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -319,20 +320,26 @@ def _retire(
     version: int | None = None,
 ) -> Counts:
     """Retire the rows with other keys than these, of older versions only where one is given."""
-    table, prefix = destination.table, "t."
+    table, live, prepare = destination.table, "true", _do_nothing
     schema = table.rows(spark).schema
     if destination.keeps_history:
         live = f"t.{history.IS_CURRENT}"
         retired = gone.closed(now, schema[history.VALID_FROM].dataType.simpleString())
     elif destination.settings.hard_delete:
-        live, retired = "true", gone.removed()
+        retired = gone.removed()
     else:
-        if DELETED_AT not in schema.names:
-            _add_mark(spark, destination)
-        live, retired = f"t.{quote(DELETED_AT)} is null", gone.marked(now)
+        retired = gone.marked(now)
+        if DELETED_AT in schema.names:
+            live = f"t.{quote(DELETED_AT)} is null"
+        else:
+            prepare = partial(_add_mark, spark, destination)
     if version is not None:
-        live += f" and {versions.older_rows(version, unmarked=False, prefix=prefix)}"
-    return gone.retire(spark, table, came, live=live, retired=retired)
+        live += f" and {versions.older_rows(version, unmarked=False, prefix='t.')}"
+    return gone.retire(spark, table, came, live=live, retired=retired, prepare=prepare)
+
+
+def _do_nothing() -> None:
+    """Prepare nothing."""
 
 
 def _add_mark(spark: SparkSession, destination: Destination) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +38,13 @@ def keys_of_run(spark: SparkSession, staged: Sequence[Staged], empty: DataFrame)
 
 
 def retire(
-    spark: SparkSession, table: Table, came: DataFrame, *, live: str, retired: str
+    spark: SparkSession,
+    table: Table,
+    came: DataFrame,
+    *,
+    live: str,
+    retired: str,
+    prepare: Callable[[], None],
 ) -> Counts:
     """Retire the rows whose key did not come, in one commit, or in none if all came.
 
@@ -48,6 +54,7 @@ def retire(
         came: The keys that came.
         live: SQL that says whether a row `t` of the table has not been retired yet.
         retired: What becomes of a row, as a MERGE says it.
+        prepare: Makes the table ready, where there is a row to retire.
     """
     keys = came.columns
     columns = [F.col(f"t.{quote(key)}").alias(key) for key in keys]
@@ -63,6 +70,7 @@ def retire(
     try:
         if gone.isEmpty():
             return Counts()
+        prepare()
         # A batch before may have forbidden what a kept source needs.
         spark.conf.set(MATERIALIZE_SOURCE, "auto")
         gone.createOrReplaceTempView("gone_rows")

@@ -58,6 +58,13 @@ class TestAnotherKey:
         lake.load(other, record("s", {"id": 3, "region": "q", "v": "x"}), DONE)
         assert live(lake) == [1, 3, 3]
 
+    def test_is_refused_where_the_stream_has_none_any_more(self, lake):
+        lake.load(BY_ID, *rows(1, 2), DONE)
+        keyless = {**schema("s", COLUMNS), "bookmark_properties": ["id"]}
+        with pytest.raises(SchemaError, match="its key is none"):
+            lake.load(keyless, *rows(2, 3), DONE)
+        assert live(lake) == [1, 2]
+
     def test_is_noted_beside_a_change_in_a_table_that_has_none(self, lake, spark):
         lake.load(BY_ID, *rows(1), DONE)
         path = lake.root / "s"
@@ -103,6 +110,14 @@ class TestReload:
             lake.load(message, *rows(3), *end)
             assert live(lake) == [1, 2, 3]
             assert sum("gone at the source stay" in one for one in caplog.messages) == 1
+
+    def test_a_table_of_which_nothing_is_gone_gets_no_column_also_under_freeze(self, lake, reload):
+        lake.load(BY_ID, *rows(1, 2), DONE)
+        reload("s")
+        before = lake.version("s")
+        lake.load(read(BY_ID), *rows(1, 2), DONE, schema_changes="freeze")
+        assert lake.version("s") == before
+        assert "_sdc_deleted_at" not in lake.rows("s")[0]
 
     def test_versions_of_a_history_are_closed(self, lake, reload):
         chosen = {"load_method": "scd2"}
