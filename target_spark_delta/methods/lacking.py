@@ -9,11 +9,15 @@ batches are not both taken for the one that the table has.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -89,17 +93,76 @@ def lacked_rows(spark: SparkSession, batch: Batch) -> Iterator[Lacked]:
         return
     overlap = _set_apart(spark, batch, rows.where(near.here))
     known = _side(table.where(near.there), _TABLE, shared)
-    earlier = (_opened(spark, kept) for kept in batch.progress.overlap)
-    sides = [
-        _side(_opened(spark, overlap), _HERE, shared),
-        known,
-        *(_earlier_side(_near(part, column, near.there), known, shared) for part in earlier),
-    ]
-    union = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), sides)
-    with _settled(spark, _left_over(union), are_few=isinstance(overlap, Held)) as (left, more):
+    with _left_of(spark, batch, overlap, known, near, shared) as (left, more):
         new = rows.where(f"({near.here}) is not true")
         new = new.unionByName(left) if more else new
         yield Lacked(new, batch.count - overlap.rows + more, overlap)
+
+
+@contextmanager
+def _left_of(
+    spark: SparkSession,
+    batch: Batch,
+    overlap: Staged | Held,
+    known: DataFrame,
+    near: _Near,
+    shared: list[tuple[str, T.DataType]],
+) -> Iterator[tuple[DataFrame, int]]:
+    """Give those rows of the overlap that are to be added, and their number."""
+    here = _side(_opened(spark, overlap), _HERE, shared)
+    if isinstance(overlap, Held) and not batch.progress.overlap:
+        left = _few_left_over(here, known)
+        if left is not None:
+            yield _opened(spark, Held(left, overlap.schema)), left.num_rows
+            return
+    earlier = (_opened(spark, kept) for kept in batch.progress.overlap)
+    column = batch.compares_by or ""
+    parts = (_earlier_side(_near(part, column, near.there), known, shared) for part in earlier)
+    union = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), [here, known, *parts])
+    with _settled(spark, _left_over(union), are_few=isinstance(overlap, Held)) as settled:
+        yield settled
+
+
+def _few_left_over(here: DataFrame, known: DataFrame) -> pa.Table | None:
+    """Leave out of few rows those that the table has, without a shuffle.
+
+    Returns:
+        The others, or None where there are too many, or values that Python does not know.
+    """
+    there = known.drop(_SIDE).limit(_FEW_ROWS + 1).toArrow()
+    if there.num_rows > _FEW_ROWS:
+        return None
+    compared = [f"{name} as {quote(f'{_PLACE}{name}')}" for name in there.column_names]
+    sent = here.selectExpr(f"{quote(_ROW)}.*", *compared).toArrow()
+    split = sent.num_columns - len(compared)
+    rows, told = sent.select(range(split)), sent.select(range(split, sent.num_columns))
+    kept = []
+    try:
+        unused = Counter(_as_tuples(there))
+        for number, row in enumerate(_as_tuples(told)):
+            if unused[row] > 0:
+                unused[row] -= 1
+            else:
+                kept.append(number)
+    except (ValueError, OverflowError):
+        # Years that Python does not count to.
+        return None
+    return rows.take(pa.array(kept, pa.int64()))
+
+
+def _as_tuples(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """Return rows as values that are equal just where Spark says so."""
+    columns = [map(_hashable, column.to_pylist()) for column in rows.columns]
+    return zip(*columns, strict=True)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, float):
+        # Not a number is equal to itself, as in Spark.
+        return "NaN" if math.isnan(value) else value
+    if isinstance(value, dict):
+        return tuple(map(_hashable, value.values()))
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
 @contextmanager
