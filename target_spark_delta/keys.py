@@ -47,17 +47,21 @@ def check_key(
     looks = destination.merges or lost_key
     if not looks or not _is_other(known, destination.keys):
         return
-    stream, command = destination.stream, f"singer-spark run {pipeline or 'PIPELINE'}"
-    way_out = (
-        "its history cannot go on: load into another path"
-        if destination.keeps_history
-        else f"run `{command} --refresh {stream}` to load the table afresh"
-    )
     key, before = (", ".join(names or ()) for names in (destination.keys, known))
     raise SchemaError(
-        f"stream {stream}: its key is {key or 'none'}, but the rows of its table were merged by "
-        f"{before} and would be there twice; {way_out}"
+        f"stream {destination.stream}: its key is {key or 'none'}, but the rows of its table were "
+        f"merged by {before} and would be there twice; {_way_out(destination, pipeline)}"
     )
+
+
+def _way_out(destination: Destination, pipeline: str | None) -> str:
+    """Say what to do where a table was merged by another key."""
+    if destination.keeps_history:
+        return "its history cannot go on: load into another path"
+    if not destination.keys:
+        return "set key_properties, or load_method append-only, in stream_options"
+    command = f"singer-spark run {pipeline or 'PIPELINE'} --refresh {destination.stream}"
+    return f"run `{command}` to load the table afresh"
 
 
 def check_reload(destination: Destination) -> None:
