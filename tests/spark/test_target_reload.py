@@ -61,7 +61,7 @@ class TestAnotherKey:
     def test_is_refused_where_the_stream_has_none_any_more(self, lake):
         lake.load(BY_ID, *rows(1, 2), DONE)
         keyless = {**schema("s", COLUMNS), "bookmark_properties": ["id"]}
-        with pytest.raises(SchemaError, match="its key is none.*append-only"):
+        with pytest.raises(SchemaError, match=r"its key is none.*append-only"):
             lake.load(keyless, *rows(2, 3), DONE)
         assert live(lake) == [1, 2]
 
