@@ -120,6 +120,9 @@ class TableLog:
     oldest: int
     commit: TableCommit | None
     pipelines: frozenset[str] = frozenset()  # whose commits were met on the way
+    restored_in: int | None = (
+        None  # the version that brought back one from before its newest bookmark
+    )
 
     @property
     def is_cut(self) -> bool:
@@ -140,8 +143,11 @@ def read_logs(objects: ObjectStore, pipeline: str) -> list[TableLog]:
 
 def _read_log(objects: ObjectStore, table: str, versions: list[int], pipeline: str) -> TableLog:
     met: list[dict[str, Any]] = []
+    restored: int | None = None
     for version in reversed(versions):
         info = _read_commit(objects, f"{table}/_delta_log/{version:020}.json")
+        if restored is None and "RESTORE" in str(info.get("operation")):
+            restored = version
         told = _user_metadata(info)
         if told.get("pipeline") == pipeline and told.get("state") is not None:
             commit = TableCommit(
@@ -154,7 +160,9 @@ def _read_log(objects: ObjectStore, table: str, versions: list[int], pipeline: s
                 state_of=str(told.get("state_of") or told.get("stream")),
                 newer=sum(_wrote_rows(later, pipeline) for later in met),
             )
-            return TableLog(table, versions[0], commit)
+            # What was committed before a RESTORE may be in the table no more.
+            is_true = restored is None
+            return TableLog(table, versions[0], commit if is_true else None, restored_in=restored)
         met.append(told)
     names = frozenset(str(told["pipeline"]) for told in met if told.get("pipeline"))
     return TableLog(table, versions[0], None, names)

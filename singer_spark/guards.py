@@ -84,7 +84,9 @@ GUARDS = {
         "false", "columns are added by schema_changes only"
     ),
     "spark.databricks.delta.retentionDurationCheck.enabled": Guard(
-        "true", "files that others still read would be removed"
+        "true",
+        "files that others still read would be removed; to keep them shorter set the table "
+        "property delta.deletedFileRetentionDuration",
     ),
 }
 # Settings of a Spark that we start ourselves.
@@ -144,6 +146,8 @@ def _refusal(key: str, value: str) -> str | None:
     if not _KEY.fullmatch(key):
         return "a name has neither blanks nor signs such as = and :"
     guard = GUARDS.get(key) or START_GUARDS.get(key)
+    if guard and value.lower() == guard.value.lower():
+        return None
     reason = guard.reason if guard else _REFUSED.get(key)
     if reason or _JAVA_OPTIONS.fullmatch(key):
         return reason or _java_refusal(value)

@@ -51,7 +51,8 @@ class SparkSettings:
     @property
     def has_warehouse(self) -> bool:
         """Say whether the settings name a place for the tables of Spark's own catalog."""
-        return bool(self.remote) or any(key in self.conf for key in _WAREHOUSES)
+        is_hive = self.conf.get("spark.sql.catalogImplementation") == "hive"
+        return bool(self.remote) or is_hive or any(key in self.conf for key in _WAREHOUSES)
 
     @property
     def retries_tasks(self) -> bool:

@@ -28,7 +28,9 @@ _DELETION = Column(
 class ReadPlan:
     """What to read of one table: `key` is what it is read along, `bookmark` what was read.
 
-    `whole_key` is what a read of the whole table is cut along, whatever the method.
+    `whole_key` is what a read of the whole table is cut along, whatever the method. One that
+    `reads_on` ends with the rows beyond the highest key at its start, so that no row is missing
+    that was changed meanwhile.
     """
 
     table: Table
@@ -50,6 +52,7 @@ class ReadPlan:
     lookback: float = 0
     snapshot: Snapshot | None = None
     singer_decimal: bool = False
+    reads_on: bool = False
 
     @property
     def has_deletions(self) -> bool:

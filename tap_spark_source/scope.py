@@ -153,6 +153,8 @@ def _range(plan: ReadPlan, key: Key, bounds: Bounds, traits: Traits) -> Scope:
     is_cut = plan.window is not None and not plan.window.from_bookmark
     if is_cut and len((plan.window and plan.window.start) or ()) > 1:
         return _some("a start_value of several parts")
+    if first.datatype == "binary":
+        return _some("bytes as replication key")
     if first.is_decimal_text or not traits.sorts_as_spark:
         return _some("a text as replication key, which databases sort in their own way")
     nulls = plan.window is not None and plan.window.null_keys == "include"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -248,7 +249,7 @@ class SparkStream(DescribedStream):
                 yield from reading.records()
 
     def _pieces(self) -> Iterator[Piece]:
-        tap, plan = self._tap, self.plan
+        tap, plan = self._tap, replace(self.plan, reads_on=self._tap.reloads(self.name))
         with source_errors(tap.settings, self.name):
             yield from pieces(tap.source, plan, version=self._initialized_at)
 

@@ -85,6 +85,10 @@ class TapSparkSource(SparkPlugin, Tap):
     def _assignment(self) -> Assignment:
         return Assignment.here()
 
+    def reloads(self, stream: str) -> bool:
+        """Say whether the runner has a stream loaded afresh."""
+        return self._assignment.reloads(stream)
+
     @property
     def spark(self) -> SparkSession:
         """The session that the source runs in."""

@@ -17,7 +17,7 @@ from singer_spark.typemap import comment_of, to_struct
 from target_spark_delta.completeness import check_completeness
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import METADATA
-from target_spark_delta.mapping import StreamMapping, changes_values
+from target_spark_delta.mapping import StreamMapping, changes_values, drops_records
 from target_spark_delta.messages import Message
 from target_spark_delta.methods import history
 from target_spark_delta.settings import Settings
@@ -39,12 +39,14 @@ class Declared:
         keys: The key properties, None where it has none.
         bookmarks: The properties that the tap reads by, none where it does not say.
         scope: What the tap reads of the table, None where it does not say.
+        is_filtered: Whether stream_maps leave records out.
     """
 
     schema: Mapping[str, Any]
     keys: list[str] | None = None
     bookmarks: tuple[str, ...] = ()
     scope: Scope | None = None
+    is_filtered: bool = False
 
     def mapped(self, one: StreamMapping) -> Declared:
         """Return what it says of a stream behind a map, which may change the key of a range."""
@@ -52,7 +54,9 @@ class Declared:
         column = scope.column if scope else None
         if column is not None and changes_values(one.settings, one.stream, column):
             scope = Scope(rows=SOME, why="a replication key that stream_maps change")
-        return replace(self, schema=one.mapped_schema, keys=one.mapped_keys, scope=scope)
+        filters = drops_records(one.settings, one.stream)
+        schema, keys = one.mapped_schema, one.mapped_keys
+        return replace(self, schema=schema, keys=keys, scope=scope, is_filtered=filters)
 
 
 def parts_of(message: Message) -> Declared:
@@ -121,6 +125,7 @@ def destination_of(
         bookmarks=declared.bookmarks,
         scope=declared.scope,
         reloads=reloads,
+        is_filtered=declared.is_filtered,
     )
     _check_partitions(destination)
     _check_history(destination)

@@ -45,6 +45,7 @@ class Destination:
         bookmarks: The columns that the tap reads by, where it says.
         scope: What the tap reads of the table in this run, where it says.
         reloads: Whether the run loads the stream's rows afresh.
+        is_filtered: Whether stream_maps leave records out.
         is_rekeyed: Whether they take the place of rows that were merged by another key.
         pipeline: Whose run it is; what waits of another pipeline is not touched.
     """
@@ -58,6 +59,7 @@ class Destination:
     bookmarks: tuple[str, ...] = ()
     scope: Scope | None = None
     reloads: bool = False
+    is_filtered: bool = False
     is_rekeyed: bool = False
     pipeline: str | None = None
 
@@ -91,7 +93,8 @@ class Destination:
     @property
     def retires(self) -> bool:
         """Say whether rows whose key does not come are gone at the source."""
-        return self.reloads and self.is_whole and self.merges and not self.replaces_parts
+        is_known = self.is_whole and not self.is_filtered
+        return self.reloads and is_known and self.merges and not self.replaces_parts
 
     @property
     def compares_by(self) -> str | None:

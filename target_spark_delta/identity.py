@@ -175,7 +175,10 @@ def _last_of(history: History, run: Assignment, known: TableIdentity | None) -> 
     """Find the last commit of the run, else the one that is known, else one of the pipeline."""
     of_pipeline = None
     for version in history.versions[: -_LATEST - 1 : -1]:
-        said = (commit.metadata if (commit := history.read(version)) else {}) or {}
+        commit = history.read(version)
+        if known is None and commit and "RESTORE" in commit.operation:
+            break  # what is adopted is the table as it was restored
+        said = (commit.metadata if commit else {}) or {}
         if said.get("run_id") == run.run_id:
             return version, run.run_id
         if of_pipeline is None and run.pipeline and said.get("pipeline") == run.pipeline:

@@ -58,6 +58,8 @@ def _way_out(destination: Destination, pipeline: str | None) -> str:
     """Say what to do where a table was merged by another key."""
     if destination.keeps_history:
         return "its history cannot go on: load into another path"
+    if destination.reloads and destination.keys:
+        return "remove the table and run again, or load into another path"
     if not destination.keys:
         return "set key_properties, or load_method append-only, in stream_options"
     command = f"singer-spark run {pipeline or 'PIPELINE'} --refresh {destination.stream}"

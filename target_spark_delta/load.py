@@ -40,7 +40,7 @@ from target_spark_delta.methods import (
     versions,
 )
 from target_spark_delta.methods.late import Bookmark
-from target_spark_delta.methods.owners import check_owner
+from target_spark_delta.methods.owners import NotOursError, check_owner
 from target_spark_delta.quarantine import UnreadableKeyError, held_keys, set_aside
 from target_spark_delta.reading import empty_folder, empty_staging
 from target_spark_delta.source import Source, open_source
@@ -289,7 +289,11 @@ def retire_gone(
         if schema is None or progress.made_table:
             return
         try:
+            check_owner(spark, destination.table, commit.pipeline)
             held = _held_keys(spark, destination, schema, seen_versions, commit)
+        except NotOursError as error:
+            logger.warning("Stream %s: %s, so no row is retired", destination.stream, error.why)
+            return
         except UnreadableKeyError as error:
             logger.warning("Stream %s: %s, so no row is retired", destination.stream, error)
             return
@@ -381,7 +385,8 @@ def empty_range(spark: SparkSession, work: Work, commit: Commit) -> None:
         schema = _first_look(spark, work)
         if schema is not None:
             describe_commits(spark, replace(commit, rows=0))
-            batch = replace(_empty_batch(spark, work, 0, schema), schema=schema)
+            spelled = _as_spelled(schema, destination.declared.names)
+            batch = replace(_empty_batch(spark, work, 0, schema), schema=spelled)
             told.append((replaced.empty_range(spark, batch), 0))
 
 

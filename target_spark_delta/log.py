@@ -19,6 +19,7 @@ from target_spark_delta.table import Table
 logger = logging.getLogger(__name__)
 
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
+_MANY_COMMITS = 100
 # Where the tables of catalogs are, as they were found.
 LOCATIONS: dict[str, str] = {}
 
@@ -70,9 +71,14 @@ def location_of(spark: SparkSession, table: Table) -> str:
 
 
 def _described(spark: SparkSession, table: Table, version: int) -> CommitInfo | None:
-    """Ask Spark."""
+    """Ask Spark: for the newest commit, and for more where others have committed since."""
+    found = _history(spark, table, version, 1)
+    return found or _history(spark, table, version, _MANY_COMMITS)
+
+
+def _history(spark: SparkSession, table: Table, version: int, most: int) -> CommitInfo | None:
     try:
-        history = spark.sql(f"describe history {table.sql} limit 100")
+        history = spark.sql(f"describe history {table.sql} limit {most}")
         found: list[dict[str, Any]] = (
             history.where(F.col("version") == version)
             .select("operation", "userMetadata", "operationMetrics")

@@ -144,12 +144,22 @@ def _spelled(value: Any) -> Any:
 
 def changes_values(settings: Mapping[str, Any], stream: str, column: str) -> bool:
     """Say whether a map of a stream makes other values of a column."""
-    definitions = (
-        parts
-        for pattern, parts in settings.get("stream_maps", {}).items()
-        if isinstance(parts, Mapping) and fnmatchcase(stream, pattern)
-    )
-    return any(parts.get(column, column) not in (column, "self") for parts in definitions)
+    maps = _maps_of(settings, stream)
+    return any(parts.get(column, column) not in (column, "self") for parts in maps)
+
+
+def drops_records(settings: Mapping[str, Any], stream: str) -> bool:
+    """Say whether a map of a stream leaves records out."""
+    return any("__filter__" in parts for parts in _maps_of(settings, stream))
+
+
+def _maps_of(settings: Mapping[str, Any], stream: str) -> Iterator[Mapping[str, Any]]:
+    """Give the maps whose records come from a stream."""
+    for pattern, parts in settings.get("stream_maps", {}).items():
+        if isinstance(parts, Mapping):
+            source = str(parts.get("__source__", pattern))
+            if fnmatchcase(stream, source):
+                yield parts
 
 
 def mappings_of(

@@ -25,6 +25,7 @@ from singer_spark.errors import ProtocolError, SchemaError
 from singer_spark.names import table_name, unmatched
 from singer_spark.plugin import SparkPlugin
 from singer_spark.session import isolated, open_session
+from singer_spark.state.fence import confirm_lock
 from target_spark_delta import budget, fence
 from target_spark_delta.completeness import warn_of_repetition
 from target_spark_delta.declaration import Declared, destination_of, parts_of
@@ -133,6 +134,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         """
         pipeline, path = self._assignment.pipeline, self._settings.path
         if self._assignment.generation is not None and pipeline and path:
+            confirm_lock(self._assignment)
             for kind in ("staging", "spool"):
                 remove_folder(waiting_folder(path, kind, pipeline))
 

@@ -148,7 +148,9 @@ class StoreBook:
         if start.is_asked:
             # A run that dies leaves nothing else of what it was.
             self._store.save_checkpoint(self._name, start.run)
-        source, tables = known_identities(self._before.metadata, self.state, start.run.reload)
+        # A window goes on from no bookmark, and yet belongs to the tables of the stored state.
+        used = self.state if start.mode == WINDOW else start.state
+        source, tables = known_identities(self._before.metadata, used, start.run.reload)
         return Assignment(
             run_id=self._record.run_id,
             pipeline=self._name,

@@ -99,6 +99,9 @@ def _resume(
     names = {"full": " --full", "refresh": f" --refresh {', '.join(failed.streams)}"}
     say(f"Resuming{names.get(failed.mode, '')} (from the checkpoint of the failed run)")
     done = bookmarked(failed.state)
+    if failed.reload and done:
+        say(f"Rows of {', '.join(sorted(done))} that are gone at the source stay: only a read from")
+        say("start to end can tell them; for that run --refresh")
     reload = failed.reload - done
     if EVERY_STREAM in reload and done:
         # What it has loaded goes on from its bookmark, as everything does that is not reloaded.

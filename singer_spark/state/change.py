@@ -94,7 +94,6 @@ def accept_state(store: StateStore, before: PipelineState, say: Say = _silent) -
         accepted = _without_identity(before)
         if accepted != before:
             store.save(accepted)
-        _forget(store, before.pipeline_name)
 
 
 def delete_state(store: StateStore, name: str, say: Say = _silent) -> None:

@@ -30,6 +30,12 @@ def look_for_state(tables: str | Mapping[str, str], pipeline: str) -> Recovery:
             f"is none of them ({error.message})"
         ) from None
     logs = read_logs(objects, pipeline)
+    if restored := [log.table for log in logs if log.restored_in is not None]:
+        raise StateError(
+            f"{objects.place}: {', '.join(restored)} was restored to an older version, so no "
+            f"bookmark of its commits is true; load it afresh: singer-spark run {pipeline} --full, "
+            "or --refresh STREAM"
+        )
     commits = sorted(
         (log.commit for log in logs if log.commit), key=lambda commit: commit.committed_at
     )

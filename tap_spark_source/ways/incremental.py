@@ -174,6 +174,18 @@ class OpenWindow:
                 is_last=not part.end and not stop,
             )
             nulls = False
+        if plan.reads_on and plan.max_rows is None and not stop:
+            yield self._beyond(last)
+
+    def _beyond(self, last: Mark) -> Piece:
+        """Read what lies beyond the highest key by now, in one query; the bookmark stays.
+
+        A row that was changed while the slices were read has left them, and must not be missing
+        in a read that is taken for the whole table.
+        """
+        beyond = Slice(ranges=(self.whole.beyond(last),))
+        bookmark = self._marked(dict(self.plan.bookmark), last)
+        return Piece(frame=self.source.frame(self.plan, beyond), bookmark=bookmark, is_last=True)
 
     def passed(self) -> dict[str, Any]:
         """Return the bookmark of one who reads all rows of now in another way."""

@@ -15,11 +15,22 @@ _FEW_COMMITS = 10
 _REPLACING = ("CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE AS SELECT")
 
 
+class NotOursError(DataError):
+    """A table is not this pipeline's alone. Say how it is to be loaded, or load into another."""
+
+    def __init__(self, table: Table, why: str) -> None:
+        self.why = f"{table} {why}"
+        super().__init__(
+            f"{self.why}, so a read of a stream without a key does not replace it; set load_method "
+            "overwrite or append-only in stream_options, or load into another path"
+        )
+
+
 def check_owner(spark: SparkSession, table: Table, pipeline: str | None) -> None:
     """Refuse to replace a table that another pipeline loads, or that nobody of ours has made.
 
     Raises:
-        DataError: It is not this pipeline's.
+        NotOursError: It is not this pipeline's.
     """
     # The newest commits nearly always decide; all of a long log take seconds to read.
     if not _is_known(_commits(spark, table, f"limit {_FEW_COMMITS}"), table, pipeline):
@@ -49,13 +60,13 @@ def _is_known(
             continue
         owner = said.get("pipeline")
         if owner is not None and owner != pipeline:
-            raise _refused(table, f"is loaded by the pipeline {owner} too")
+            raise NotOursError(table, f"is loaded by the pipeline {owner} too")
         is_ours = True
         if owner == pipeline and _replaces(commit):
             # Then it was this pipeline's alone.
             return True
     if are_all and not is_ours and oldest == 0:
-        raise _refused(table, "was not made by this target")
+        raise NotOursError(table, "was not made by this target")
     return oldest == 0 and is_ours
 
 
@@ -73,10 +84,3 @@ def _replaces(commit: Mapping[str, Any]) -> bool:
     parameters = dict(commit["operationParameters"] or ())
     is_whole = parameters.get("mode") == "Overwrite" and parameters.get("predicate", "[]") == "[]"
     return commit["operation"] in _REPLACING or (commit["operation"] == "WRITE" and is_whole)
-
-
-def _refused(table: Table, why: str) -> DataError:
-    return DataError(
-        f"{table} {why}, so a read of a stream without a key does not replace it; set load_method "
-        "overwrite or append-only in stream_options, or load into another path"
-    )

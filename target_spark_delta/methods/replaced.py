@@ -75,6 +75,8 @@ def empty_range(spark: SparkSession, batch: Batch) -> Counts:
     """Remove the rows of the range that the tap read, if it had no record that did."""
     if batch.progress.is_emptied or batch.scope is None:
         return Counts()
+    if batch.scope.column is not None and batch.scope.column not in batch.schema.names:
+        return Counts()  # the table has no such column yet, and so no row of the range
     where = _in_scope(batch.scope, batch.schema)("")
     if batch.table.rows(spark).where(where).isEmpty():
         return Counts()

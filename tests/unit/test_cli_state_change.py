@@ -217,7 +217,7 @@ class TestAccept:
         assert "orders: accepted; the next run takes source and tables as" in result.output
         after = open_store().get("orders")
         assert (after.watermark, after.run_count, after.metadata) == (OLD, 7, {"note": 1})
-        assert open_store().get_checkpoint("orders") is None
+        assert open_store().get_checkpoint("orders") == {"later": 1}
         assert Path("store/orders/state.json").read_bytes() == written
 
     @pytest.mark.parametrize("given", [["new.json"], ["--stream", "orders", "2026-01-31 ü"], ["-"]])

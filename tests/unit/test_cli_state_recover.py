@@ -78,6 +78,16 @@ class TestRecover:
         }
         assert "The stored state says the same." in state("recover", "shop").stdout
 
+    def test_a_table_that_was_restored_has_no_bookmark_that_is_true(self):
+        load_shop()
+        commit("items", "items", ITEMS)
+        DeltaTable("lake/items").restore(0)
+        result = state("recover", "shop", "--yes")
+        assert result.exit_code == 74
+        assert "items was restored" in result.output
+        assert "--refresh STREAM" in result.output
+        assert create_state_store("store").get("shop") is None
+
     def test_nothing_is_stored_without_a_yes_or_in_a_dry_run(self):
         load_shop()
         assert "shop: state unchanged" in state("recover", "shop", input="n\n").stdout

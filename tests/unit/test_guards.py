@@ -94,3 +94,16 @@ def test_a_warehouse_of_the_user_is_left_alone(key):
     )
     plain = session._configuration(SparkSettings.from_config({}), [], Path("/scratch"))
     assert plain["spark.sql.warehouse.dir"] == "file:///scratch/spark-warehouse"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("spark.speculation", False), ("spark.sql.ansi.enabled", "TRUE")]
+)
+def test_a_guard_may_be_given_the_value_that_it_has(key, value):
+    assert spark_problems({"spark_conf": {key: value}}) == []
+
+
+def test_a_metastore_is_a_place_for_the_tables_of_a_catalog():
+    assert spark_problems({"catalog": "spark_catalog"})
+    conf = {"spark.sql.catalogImplementation": "hive"}
+    assert spark_problems({"catalog": "spark_catalog", "spark_conf": conf}) == []

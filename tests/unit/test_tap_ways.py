@@ -145,6 +145,23 @@ def test_a_table_that_surely_fits_one_slice_is_not_looked_at_ahead():
     assert source.questions == 0
 
 
+def test_a_whole_read_has_the_rows_that_were_changed_while_it_went_on():
+    """Or they would be taken for rows that are gone."""
+    source = MemorySource(rows(1, 2, 3, 4))
+
+    def change(number: int) -> None:
+        if number == 0:
+            source.rows[3]["at"] = 9
+
+    usual = Run(source, incremental({}, BY_AT, slice_rows=2), meanwhile=change)
+    assert usual.ids == [0, 1, 2]
+    source = MemorySource(rows(1, 2, 3, 4))
+    whole = Run(source, incremental({}, BY_AT, slice_rows=2, reads_on=True), meanwhile=change)
+    assert whole.ids == [0, 1, 2, 3]
+    assert whole.bookmark["replication_key_value"] == 4, "what commits late must be read next time"
+    assert whole.is_complete
+
+
 def test_the_bookmark_is_the_highest_key_and_not_that_of_the_last_row():
     assert Run(MemorySource(rows(5, 9, 1)), incremental({}, BY_AT)).bookmark == {
         "replication_key": "at",
