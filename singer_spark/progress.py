@@ -1,7 +1,7 @@
 """Signs of life from inside Spark, for a runner that would otherwise see nothing for long.
 
 A sort or a MERGE of a large table sends no message and makes no commit for as long as it lasts, but
-its tasks end one after another. Without a runner nothing is reported.
+its tasks read and write rows and end one after another. Without a runner nothing is reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError
 from singer_spark.report import REPORT_FILE, report
 
 if TYPE_CHECKING:
-    from pyspark import StatusTracker
+    from pyspark import SparkContext
 
 INTERVAL_SECONDS = 10.0
 
@@ -71,18 +71,18 @@ def watch_folder(folder: Path, doing: str) -> Iterator[None]:
         done.set()
 
 
-def watch_tasks(tracker: StatusTracker) -> None:
-    """Report, from a thread that ends with the process, whenever Spark has finished tasks."""
+def watch_tasks(context: SparkContext) -> None:
+    """Report, from a thread that ends with the process, whenever tasks of Spark have moved."""
     if os.environ.get(REPORT_FILE):
-        threading.Thread(target=_watch, args=(tracker,), name="progress", daemon=True).start()
+        threading.Thread(target=_watch, args=(context,), name="progress", daemon=True).start()
 
 
-def _watch(tracker: StatusTracker) -> None:
-    before: dict[int, int] = {}
+def _watch(context: SparkContext) -> None:
+    before: list[tuple[int, ...]] = []
     while True:
         time.sleep(INTERVAL_SECONDS)
         try:
-            now = _finished(tracker)
+            now = _moved(context)
             if now != before:
                 report_progress()
         except (Py4JError, OSError):
@@ -90,10 +90,20 @@ def _watch(tracker: StatusTracker) -> None:
         before = now
 
 
-def _finished(tracker: StatusTracker) -> dict[int, int]:
-    """Count the finished tasks of each stage that runs."""
-    stages = ((stage, tracker.getStageInfo(stage)) for stage in tracker.getActiveStageIds())
-    return {stage: info.numCompletedTasks for stage, info in stages if info}
+def _moved(context: SparkContext) -> list[tuple[int, ...]]:
+    """Count the finished tasks and the rows of each stage that runs, one long task's too."""
+    java: Any = context
+    stages = java._jsc.sc().statusStore().activeStages()
+    return [_counts(stages.apply(place)) for place in range(stages.size())]
+
+
+def _counts(stage: Any) -> tuple[int, ...]:
+    return (
+        stage.stageId(),
+        stage.numCompleteTasks(),
+        stage.inputRecords() + stage.outputRecords(),
+        stage.shuffleReadRecords() + stage.shuffleWriteRecords(),
+    )
 
 
 @final
@@ -105,8 +115,8 @@ class RemoteTasks:
         self._reported = float("-inf")
 
     def __call__(self, stages: Iterable[Any] | None, *_others: object, **_named: object) -> None:
-        """Report if the number of finished tasks is another one than before."""
-        finished = sum(stage.num_completed_tasks for stage in stages or ())
+        """Report if tasks have finished since, or have read more."""
+        finished = sum(one.num_completed_tasks + one.num_bytes_read for one in stages or ())
         now = time.monotonic()
         if finished != self._before and now - self._reported >= INTERVAL_SECONDS:
             self._before, self._reported = finished, now

@@ -140,7 +140,7 @@ def _start(settings: SparkSettings, urls: list[str]) -> SparkSession:
         gateway = launch_gateway(popen_kwargs=options)  # type: ignore[no-untyped-call]
         context = SparkContext(gateway=gateway, conf=SparkConf(_jvm=gateway.jvm))
     report_progress()
-    watch_tasks(context.statusTracker())
+    watch_tasks(context)
     return SparkSession(context)
 
 

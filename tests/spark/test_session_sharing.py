@@ -39,7 +39,7 @@ def test_guards_hold_in_every_session_whatever_another_one_set(spark):
 def test_finished_tasks_are_reported_where_a_runner_listens(spark, monkeypatch, tmp_path):
     monkeypatch.setenv(REPORT_FILE, str(tmp_path / "report"))
     monkeypatch.setattr(progress, "INTERVAL_SECONDS", 0.05)
-    progress.watch_tasks(spark.sparkContext.statusTracker())
+    progress.watch_tasks(spark.sparkContext)
     isolated(spark).sql(SLEEP.format(20)).collect()
     kinds = [fact["kind"] for _, fact in read_report(tmp_path / "report")]
     assert len(kinds) > 3
