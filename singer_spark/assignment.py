@@ -32,6 +32,7 @@ class TableIdentity:
         version: The version of the pipeline's last commit there.
         run_id: The run that made that commit.
         key: The key that its rows were merged by; empty where they were appended.
+        state_of: The stream of the tap that fills it, where stream_maps give it another name.
     """
 
     location: str
@@ -39,6 +40,7 @@ class TableIdentity:
     version: int
     run_id: str
     key: tuple[str, ...] = ()
+    state_of: str | None = None
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableIdentity:
@@ -50,13 +52,15 @@ class TableIdentity:
         try:
             known = {name: str(values[name]) for name in ("location", "id", "run_id")}
             key = tuple(map(str, values.get("key") or ()))
-            return cls(**known, version=int(values["version"]), key=key)
+            of = values.get("state_of")
+            return cls(**known, version=int(values["version"]), key=key, state_of=of and str(of))
         except (KeyError, TypeError) as error:
             raise ValueError("not a table's identity") from error
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
-        return {**asdict(self), "key": list(self.key)}
+        known = {**asdict(self), "key": list(self.key)}
+        return {name: value for name, value in known.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ def local_folder(location: str) -> Path | None:
     """Return the folder of a table on this machine, None where it is elsewhere."""
     if found := re.match(r"file:/*(/.*)", location):
         return Path(found[1])
-    return None if "://" in location else Path(location)
+    return None if re.match(r"\w[\w+.-]*:/", location) else Path(location)
 
 
 def has_log(location: str) -> bool:

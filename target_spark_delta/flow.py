@@ -343,9 +343,9 @@ class Flow:
         run = self._assignment
         for sink in sinks:
             to, work = sink.destination, sink.work
-            is_told = identity.tell(to.table, run, to.stream, to.merges_by, None)
+            is_told = identity.tell(to.table, run, to.stream, to.merges_by, None, sink.source)
             if not is_told and (sink.last_line or to.stream in run.tables):
-                self._do(sink, partial(tell_table, work=work, run=run))
+                self._do(sink, partial(tell_table, work=work, run=run, source=sink.source))
         self.drain()
 
     def drop_spooled(self, sinks: Iterable[SparkDeltaSink]) -> None:

@@ -121,7 +121,12 @@ def check(
 
 
 def tell(
-    table: Table, run: Assignment, stream: str, key: Sequence[str], spark: SparkSession | None
+    table: Table,
+    run: Assignment,
+    stream: str,
+    key: Sequence[str],
+    spark: SparkSession | None,
+    source: str | None = None,
 ) -> bool:
     """Report the identity of a stream's table to the runner; return whether it could be told.
 
@@ -131,6 +136,7 @@ def tell(
         stream: The stream.
         key: What its rows are merged by.
         spark: A session, where the log's files are out of reach.
+        source: The stream of the tap, which may have another name.
     """
     known = run.tables.get(stream)
     history = _history(table, known, spark)
@@ -145,6 +151,7 @@ def tell(
             version=version,
             run_id=run_id,
             key=tuple(key),
+            state_of=None if source == stream else source,
         )
         report("table", stream, **now.to_dict())
     return True

@@ -418,11 +418,12 @@ def check_identity(spark: SparkSession, work: Work, run: Assignment, source: str
         identity.check(known, destination.table, run, source, spark)
 
 
-def tell_table(spark: SparkSession, work: Work, run: Assignment) -> None:
+def tell_table(spark: SparkSession, work: Work, run: Assignment, source: str) -> None:
     """Tell the runner by what a table is known again, if only Spark can read its log."""
     destination = work.destination
     with explained(destination.stream):
-        identity.tell(destination.table, run, destination.stream, destination.merges_by, spark)
+        key = destination.merges_by
+        identity.tell(destination.table, run, destination.stream, key, spark, source)
 
 
 def drop_spooled(spark: SparkSession, staging: str) -> None:

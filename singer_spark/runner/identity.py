@@ -46,7 +46,8 @@ def known_identities(
         return None, {}
     source = metadata.get(SOURCE)
     held = bookmarked(state) - reload
-    tables = {name: one for name, one in known_tables(metadata).items() if name in held}
+    known = known_tables(metadata)
+    tables = {name: one for name, one in known.items() if (one.state_of or name) in held}
     return source if isinstance(source, Mapping) else None, tables
 
 
@@ -65,7 +66,14 @@ def with_identities(
     kept = metadata.get(TABLES)
     known = kept if isinstance(kept, Mapping) else {}
     held = bookmarked(state) - reload
-    tables = {name: one for name, one in known.items() if name in held} | dict(found.tables)
+    kept_tables = {name: one for name, one in known.items() if _fills(name, one) in held}
+    tables = kept_tables | dict(found.tables)
     after = {key: value for key, value in metadata.items() if key not in (SOURCE, TABLES)}
     source = found.source or metadata.get(SOURCE)
     return after | ({SOURCE: source} if source else {}) | ({TABLES: tables} if tables else {})
+
+
+def _fills(name: str, table: Any) -> str:
+    """Name the stream of the tap that fills a table."""
+    of = table.get("state_of") if isinstance(table, Mapping) else None
+    return str(of) if of else name

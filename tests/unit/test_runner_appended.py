@@ -138,7 +138,6 @@ class TestNotWhere:
         "change",
         [
             lambda store, known: replace_state(store, known, known.watermark),
-            lambda store, known: accept_state(store, known),
             lambda store, _: (delete_state(store, "p"), store.save(PipelineState("p", STORED))),
         ],
     )
@@ -147,6 +146,12 @@ class TestNotWhere:
         store = known.bench.store
         change(store, store.get("p"))
         assert known.run() == STORED
+
+    def test_what_is_accepted_goes_on_as_it_would_have(self, known):
+        known.commit(known.fail())
+        store = known.bench.store
+        accept_state(store, store.get("p"))
+        assert known.run() != STORED
 
     def test_someone_wrote_another_state(self, known):
         known.commit(known.fail())

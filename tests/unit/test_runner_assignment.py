@@ -10,6 +10,7 @@ import pytest
 from singer_spark.assignment import Assignment
 from singer_spark.errors import StateError
 from singer_spark.runner import RunOptions, StateFiles, Window
+from singer_spark.runner.identity import Identities, known_identities, with_identities
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state import PipelineState
 from singer_spark.state.change import accept_state, delete_state, replace_state
@@ -202,6 +203,13 @@ class TestFence:
 
 
 class TestIdentity:
+    def test_a_table_of_another_name_belongs_to_the_bookmark_of_its_stream(self):
+        table = {**TABLE, "state_of": "orders"}
+        state = {"bookmarks": {"orders": {"at": 1}}}
+        kept = with_identities({}, state, Identities(tables={"orders_v2": table}))
+        assert known_identities(kept, state, frozenset())[1]["orders_v2"].state_of == "orders"
+        assert with_identities(kept, state, Identities()) == kept
+
     @pytest.fixture
     def loaded(self, spied):
         """A pipeline whose first run has told of its source and its table."""
