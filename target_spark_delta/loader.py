@@ -94,7 +94,8 @@ class Loader:
         """Wait until a job is done or failed; return whether there was one to wait for."""
         with self._lock:
             pending = self._pending
-            self._lock.wait_for(lambda: self._pending < pending or not pending)
+            # One that was done before this call has yet to be collected, and is not waited for.
+            self._lock.wait_for(lambda: self._done or self._pending < pending or not pending)
             return pending > 0
 
     def settle(self) -> None:

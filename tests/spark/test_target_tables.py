@@ -25,7 +25,8 @@ def test_a_table_is_partitioned_and_has_its_properties(lake):
     lake.load(first, table_properties={"own": "y", "other": "z"}, stream_options={"s": chosen})
     metadata = lake.table("s").metadata()
     assert metadata.partition_columns == ["day"]
-    assert metadata.configuration == {"delta.appendOnly": "false", "own": "x", "other": "z"}
+    chosen = {"delta.appendOnly": "false", "own": "x", "other": "z"}
+    assert metadata.configuration == {**chosen, "singer_spark.key": '["id"]'}
     assert lake.table("s").history()[-1]["operation"] == "CREATE TABLE"
 
 
@@ -224,7 +225,8 @@ def test_every_method_and_layout_works_in_a_catalog(catalog, caplog):
     for name in methods:
         told = catalog.table(name).metadata()
         assert told.partition_columns == ["day"], name
-        assert told.configuration == {"own": "x"}, name
+        ours = {"singer_spark.key": '["id"]'} if name in ("upserted", "fresh", "dated") else {}
+        assert told.configuration == {"own": "x", **ours}, name
         assert told.description == "what was seen", name
         field = next(f for f in catalog.table(name).schema().fields if f.name == "v")
         assert field.metadata["comment"] == "its value", name
