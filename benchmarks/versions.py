@@ -1,9 +1,9 @@
 """What a change costs a healthy run: two installations do the same work in turns.
 
-python -m benchmarks.versions /path/to/other/.venv/bin [--rows 1000000] [--rounds 3]
+python -m benchmarks.versions /path/to/other/.venv/bin [--rows 1000000] [--rounds 4]
 
 Each loads a table of PostgreSQL in full, then a tenth of its rows changed, by `singer-spark run`.
-Wall time holds for one machine; CPU time, of all processes together, is steadier than that.
+Every round begins with the other side, because who comes first finds colder files.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from benchmarks import data
 from tests.support.tap import Postgres
@@ -29,23 +27,14 @@ CHANGE = (
 )
 
 
-class Cost(NamedTuple):
-    """What a run took, in seconds."""
-
-    wall: float
-    cpu: float
-
-
-def measure(commands: Path, pipeline: Path) -> Cost:
-    """Run a pipeline once with the commands of a folder."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+def measure(commands: Path, pipeline: Path) -> float:
+    """Run a pipeline once with the commands of a folder; return the seconds it took."""
+    start = time.monotonic()
     env = {**os.environ, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
     subprocess.run(
         [commands / "singer-spark", "run", pipeline], check=True, capture_output=True, env=env
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(time.monotonic() - start, cpu)
+    return time.monotonic() - start
 
 
 def write_pipeline(folder: Path, server: Postgres, transport: str) -> Path:
@@ -65,7 +54,7 @@ def write_pipeline(folder: Path, server: Postgres, transport: str) -> Path:
 
 def compare(sides: dict[str, Path], rows: int, rounds: int, transport: str) -> None:
     server = Postgres()
-    costs: dict[tuple[str, str], list[Cost]] = {}
+    costs: dict[tuple[str, str], list[float]] = {}
     try:
         with tempfile.TemporaryDirectory() as scratch:
             for number in range(rounds):
@@ -79,30 +68,24 @@ def compare(sides: dict[str, Path], rows: int, rounds: int, transport: str) -> N
                     for side in sides
                 }
                 for work in ("full", "incremental"):
-                    for side, commands in sides.items():
-                        found = measure(commands, pipelines[side])
-                        costs.setdefault((work, side), []).append(found)
-                        print(f"{transport} {work} {side}: {found.wall:.1f} s, "
-                              f"{found.cpu:.1f} CPU s", flush=True)  # fmt: skip
+                    for side in sorted(sides, reverse=number % 2 == 1):
+                        seconds = measure(sides[side], pipelines[side])
+                        costs.setdefault((work, side), []).append(seconds)
+                        print(f"{transport} {work} {side}: {seconds:.1f} s", flush=True)
                     server.run(CHANGE.format(number=number))
                     server.run("analyze orders")
     finally:
         server.stop()
     for work in ("full", "incremental"):
-        here, there = (costs[work, side] for side in sides)
-        ratios = [
-            statistics.median(getattr(cost, kind) for cost in here)
-            / statistics.median(getattr(cost, kind) for cost in there)
-            for kind in Cost._fields
-        ]
-        print(f"{transport} {work}: wall {ratios[0]:.3f}, CPU {ratios[1]:.3f} of the other's")
+        here, there = (statistics.median(costs[work, side]) for side in sides)
+        print(f"{transport} {work}: {here / there:.3f} of the other's time")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("other", type=Path, help="the folder of the other installation's commands")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--transport", default="auto")
     options = parser.parse_args()
     sides = {"here": Path(sys.executable).parent, "other": options.other}
