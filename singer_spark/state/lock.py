@@ -188,14 +188,7 @@ class RunLock:
         by_hand = self._holder.run_id.startswith(BY_HAND)
         if not by_hand:
             self._count_on(found)
-        self._holder = self._holder.renewed()
-        sent = _clock()
-        try:
-            self._tag = self._documents.write(self._key, self._holder.to_dict(), tag)
-        except ConflictError:
-            return False
-        self._confirmed = sent
-        return True
+        return self._renew(tag)
 
     def _count_on(self, found: Holder | None) -> None:
         """Choose the number of this holder, and see whether it must claim the tables."""
