@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
+from target_spark_delta import flow
 from target_spark_delta.target import TargetSparkDelta
 
 DATA = Path(__file__).parents[1] / "data"
@@ -59,6 +60,14 @@ def data(name: str) -> str:
 def runs(name: str) -> list[str]:
     """Return the messages of a file whose empty lines each end a run."""
     return [f"{part.rstrip()}\n" for part in data(name).split("\n\n")]
+
+
+def stand_in(monkeypatch, **jobs: Any) -> None:
+    """Give a target other jobs than Spark's, by their names in its flow, and start no Spark."""
+    for name, job in jobs.items():
+        monkeypatch.setattr(flow, name, job)
+    monkeypatch.setattr(TargetSparkDelta, "_engine", lambda _: None)
+    monkeypatch.setattr(TargetSparkDelta, "_isolate", lambda *_: object())
 
 
 class Loaded:

@@ -9,10 +9,9 @@ import threading
 
 import pytest
 
-from target_spark_delta import flow
 from target_spark_delta.loader import Loader
 from target_spark_delta.target import TargetSparkDelta
-from tests.support.singer import activate, batch, lines, record, schema, state
+from tests.support.singer import activate, batch, lines, record, schema, stand_in, state
 
 ID = {"id": {"type": "integer"}}
 KEYED, OTHER = schema("s", ID, ["id"]), schema("o", ID, ["id"])
@@ -44,10 +43,8 @@ class Spark:
 @pytest.fixture
 def spark(monkeypatch):
     spark = Spark()
-    monkeypatch.setattr(flow, "load_segment", spark.load_segment)
-    monkeypatch.setattr(flow, "activate_version", spark.activate_version)
-    monkeypatch.setattr(TargetSparkDelta, "_engine", lambda _: None)
-    monkeypatch.setattr(TargetSparkDelta, "_isolate", lambda *_: object())
+    jobs = {"load_segment": spark.load_segment, "activate_version": spark.activate_version}
+    stand_in(monkeypatch, **jobs)
     return spark
 
 

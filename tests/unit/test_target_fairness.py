@@ -11,7 +11,7 @@ import pytest
 from target_spark_delta import flow
 from target_spark_delta.loader import Loader
 from target_spark_delta.target import TargetSparkDelta
-from tests.support.singer import lines, record, schema, state
+from tests.support.singer import lines, record, schema, stand_in, state
 
 PATIENCE = 20
 
@@ -32,9 +32,7 @@ class Commits:
 @pytest.fixture
 def commits(monkeypatch):
     commits = Commits()
-    monkeypatch.setattr(flow, "load_segment", commits)
-    monkeypatch.setattr(TargetSparkDelta, "_engine", lambda _: None)
-    monkeypatch.setattr(TargetSparkDelta, "_isolate", lambda *_: object())
+    stand_in(monkeypatch, load_segment=commits)
     return commits
 
 
