@@ -13,7 +13,7 @@ import time
 from contextlib import redirect_stdout
 
 from benchmarks.data import SCHEMA
-from singer_spark.session import open_session
+from singer_spark.engine.session import open_session
 from singer_spark.settings import SparkSettings
 from target_spark_delta.target import TargetSparkDelta
 

@@ -13,14 +13,9 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
-
-from py4j.protocol import Py4JError
+from typing import Any, final
 
 from singer_spark.report import REPORT_FILE, report
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
 
 INTERVAL_SECONDS = 10.0
 
@@ -71,44 +66,9 @@ def watch_folder(folder: Path, doing: str) -> Iterator[None]:
         done.set()
 
 
-def watch_tasks(context: SparkContext) -> None:
-    """Report, from a thread that ends with the process, whenever tasks of Spark have moved."""
-    if os.environ.get(REPORT_FILE):
-        threading.Thread(target=_watch, args=(context,), name="progress", daemon=True).start()
-
-
-def _watch(context: SparkContext) -> None:
-    before: list[tuple[int, ...]] = []
-    while True:
-        time.sleep(INTERVAL_SECONDS)
-        try:
-            now = _moved(context)
-            if now != before:
-                report_progress()
-        except (Py4JError, OSError):
-            return  # Spark has ended, or the run
-        before = now
-
-
-def _moved(context: SparkContext) -> list[tuple[int, ...]]:
-    """Count the finished tasks and the rows of each stage that runs, one long task's too."""
-    java: Any = context
-    stages = java._jsc.sc().statusStore().activeStages()
-    return [_counts(stages.apply(place)) for place in range(stages.size())]
-
-
-def _counts(stage: Any) -> tuple[int, ...]:
-    return (
-        stage.stageId(),
-        stage.numCompleteTasks(),
-        stage.inputRecords() + stage.outputRecords(),
-        stage.shuffleReadRecords() + stage.shuffleWriteRecords(),
-    )
-
-
 @final
-class RemoteTasks:
-    """The same for a Spark Connect server, whose client calls this whenever it hears of tasks."""
+class FinishedTasks:
+    """Reports that tasks of Spark have moved; its client calls this whenever it hears of them."""
 
     def __init__(self) -> None:
         self._before = 0

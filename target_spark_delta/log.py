@@ -12,7 +12,7 @@ from singer_spark import deltalog
 from singer_spark.causes import innermost_cause
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import SingerSparkError
-from singer_spark.session import SPARK_ERRORS
+from singer_spark.engine import SPARK_ERRORS
 from target_spark_delta.files import files_of, give_up
 from target_spark_delta.table import Table
 

@@ -24,7 +24,7 @@ from singer_spark.assignment import Assignment
 from singer_spark.errors import ProtocolError, SchemaError
 from singer_spark.names import table_name, unmatched
 from singer_spark.plugin import SparkPlugin
-from singer_spark.session import isolated, open_session
+from singer_spark.engine.session import isolated, open_session
 from singer_spark.state.fence import confirm_lock
 from target_spark_delta import budget, fence
 from target_spark_delta.completeness import warn_of_repetition
@@ -103,7 +103,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         return open_session(self._settings.spark, urls=sorted(self._urls))
 
     def _isolate(self, engine: SparkSession) -> SparkSession:
-        session = isolated(engine)
+        session = isolated()
         session.conf.set("spark.sql.parquet.compression.codec", self._settings.compression)
         fence.fence(session, self._assignment)
         return session

@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 from singer_spark.errors import SingerSparkError
-from singer_spark.jars import java_command, spark_jars
+from singer_spark.engine.jars import spark_jars
+from singer_spark.engine.java import find_java
 
 PIPELINE = """\
 name: shop
@@ -54,7 +55,7 @@ def _run_script(folder: Path, name: str) -> None:
     """Run a script with Derby's own tool; the database is closed when it returns."""
     class_path = ":".join(str(jar) for jar in sorted(spark_jars().glob("derby*.jar")))
     command = [
-        java_command(),
+        find_java().command,
         "-XX:TieredStopAtLevel=1",
         "-Dderby.stream.error.file=/dev/null",
         f"-Dij.database=jdbc:derby:{folder / 'shop'};create=true",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from singer_spark.session import open_session
+from singer_spark.engine.session import open_session
 from tap_spark_source.settings import Settings
 from tap_spark_source.sources.base import Reach, Source, source_errors
 from tap_spark_source.sources.catalog import CatalogSource

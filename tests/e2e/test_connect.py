@@ -12,7 +12,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from singer_spark.jars import DELTA, resolve
+from singer_spark.engine.jars import DELTA, resolve
 from tests.support.commands import command, only_line, run, write_json
 from tests.support.singer import Loaded, lines, record, schema, state
 

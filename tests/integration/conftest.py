@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from singer_spark.jars import KAFKA, resolve
+from singer_spark.engine.jars import KAFKA, resolve
 from tests.support.kafka import KafkaBroker
 from tests.support.tap import Postgres
 

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from singer_spark import progress
 from singer_spark.guards import GUARDS
 from singer_spark.report import REPORT_FILE, read_report
-from singer_spark.session import isolated
+from singer_spark.engine.session import isolated
 
 SLEEP = "select reflect('java.lang.Thread', 'sleep', 100L) from range(0, {0}, 1, {0})"
 
 
 def test_a_small_piece_of_work_does_not_wait_for_the_end_of_a_large_one(spark):
     def ended(tasks: int) -> float:
-        isolated(spark).sql(SLEEP.format(tasks)).collect()
+        isolated().sql(SLEEP.format(tasks)).collect()
         return time.monotonic()
 
     ended(1)
@@ -28,9 +28,9 @@ def test_a_small_piece_of_work_does_not_wait_for_the_end_of_a_large_one(spark):
 
 
 def test_guards_hold_in_every_session_whatever_another_one_set(spark):
-    bent = isolated(spark)
+    bent = isolated()
     bent.conf.set("spark.sql.ansi.enabled", "false")
-    for session in (spark, isolated(spark)):
+    for session in (spark, isolated()):
         assert {key: session.conf.get(key) for key in GUARDS} == {
             key: guard.value for key, guard in GUARDS.items()
         }
@@ -40,7 +40,7 @@ def test_finished_tasks_are_reported_where_a_runner_listens(spark, monkeypatch, 
     monkeypatch.setenv(REPORT_FILE, str(tmp_path / "report"))
     monkeypatch.setattr(progress, "INTERVAL_SECONDS", 0.05)
     progress.watch_tasks(spark.sparkContext)
-    isolated(spark).sql(SLEEP.format(20)).collect()
+    isolated().sql(SLEEP.format(20)).collect()
     kinds = [fact["kind"] for _, fact in read_report(tmp_path / "report")]
     assert len(kinds) > 3
     assert set(kinds) == {"progress"}

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from singer_spark.assignment import RUN_FILE, STATE_URL, Assignment
 from singer_spark.errors import TransientError
-from singer_spark.session import isolated
+from singer_spark.engine.session import isolated
 from singer_spark.state import create_state_store
 from singer_spark.state.lock import RunLock
 from target_spark_delta import commit, fence
@@ -27,7 +27,7 @@ def holder(spark):
     """Return a session of a run that holds the pipeline's lock in a generation."""
 
     def holder(generation, **more):
-        session = isolated(spark)
+        session = isolated()
         run = Assignment(run_id=f"run-{generation}", pipeline=PIPELINE, generation=generation)
         fence.fence(session, run)
         describe_commits(session, Commit(pipeline=PIPELINE, run_id=run.run_id, stream="users"))

@@ -10,7 +10,7 @@ from moto.server import ThreadedMotoServer
 from pyspark.errors import AnalysisException
 
 from singer_spark.errors import SingerSparkError
-from singer_spark.session import isolated
+from singer_spark.engine.session import isolated
 from target_spark_delta import commit
 from target_spark_delta.commit import Commit, describe_commits
 from target_spark_delta.table import Layout, Table, create
@@ -80,7 +80,7 @@ def bucket(spark, monkeypatch):
     }
     for name, value in {**keys, "AWS_ENDPOINT_URL": f"http://{host}:{port}"}.items():
         monkeypatch.setenv(name, value)
-    session = isolated(spark)
+    session = isolated()
     for name, value in {
         "endpoint": f"http://{host}:{port}",
         "endpoint.region": "us-east-1",

@@ -6,7 +6,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from singer_spark.session import isolated
+from singer_spark.engine.session import isolated
 from target_spark_delta import commit
 from target_spark_delta.table import Table
 from tests.support.singer import data
@@ -14,7 +14,7 @@ from tests.support.singer import data
 
 @pytest.fixture
 def session(spark):
-    return isolated(spark)
+    return isolated()
 
 
 @pytest.fixture

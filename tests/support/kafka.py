@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from singer_spark.jars import java_command, resolve, spark_jars
+from singer_spark.engine.jars import resolve, spark_jars
+from singer_spark.engine.java import find_java
 
 # Another project's metrics-core than the one that Spark ships.
 BROKER = ("org.apache.kafka:kafka_2.13:4.0.0", "com.yammer.metrics:metrics-core:2.2.0")
@@ -36,7 +37,7 @@ class Service:
 
     def command(self, main: str, *arguments: str) -> list[str]:
         options = ["-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", self._class_path]
-        return [java_command(), *options, main, *arguments]
+        return [find_java().command, *options, main, *arguments]
 
     def file(self, name: str, properties: Mapping[str, object]) -> str:
         path = self.folder / name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from singer_spark.session import open_session
+from singer_spark.engine.session import open_session
 from singer_spark.settings import SparkSettings
 
 URLS = ["jdbc:postgresql://", "jdbc:sqlite:", "avro:", "s3a://", "kafka:"]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from singer_spark.jars import spark_jars
+from singer_spark.engine.jars import spark_jars
 from tap_spark_source.tap import TapSparkSource
 
 

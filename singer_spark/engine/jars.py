@@ -11,7 +11,6 @@ import hashlib
 import logging
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from xml.sax.saxutils import quoteattr
 
 from filelock import FileLock
 
+from singer_spark.engine.java import find_java
 from singer_spark.errors import SettingsError
 from singer_spark.scratch import make_scratch, remove_scratch
 
@@ -124,7 +124,7 @@ def _retrieve(group: tuple[str, ...], scratch: Path, ivy_settings: str | None) -
     (scratch / "ivy.xml").write_text(_ivy_module(group))
     (ivy,) = spark_jars().glob("ivy-*.jar")
     command = [
-        java_command(), "-cp", str(ivy), "org.apache.ivy.Main", "-error",
+        find_java().command, "-cp", str(ivy), "org.apache.ivy.Main", "-error",
         "-settings", str(settings), "-ivy", str(scratch / "ivy.xml"),
         "-types", "jar", "bundle",
         "-retrieve", f"{scratch}/jars/[organisation]_[artifact]-[revision](-[classifier]).[ext]",
@@ -170,20 +170,3 @@ def _ivy_module(group: tuple[str, ...]) -> str:
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{dependencies}{excludes}{overrides}</dependencies></ivy-module>"
     )
-
-
-def java_command() -> str:
-    """Return the java command, or explain what to install."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
-    install = "install a Java runtime 17 or newer (such as openjdk-17-jre-headless or Temurin 17)"
-    if not java:
-        where = f"JAVA_HOME ({home})" if home else "the PATH"
-        raise SettingsError(f"Java is missing: no java in {where}; {install}")
-    printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
-    version = re.search(r'version "(\d+)(?:\.(\d+))?', printed)
-    major = int(version[2] if version[1] == "1" and version[2] else version[1]) if version else 0
-    if major < 17:
-        found = f"Java {major}" if major else "no working Java"
-        raise SettingsError(f"Java is too old: {java} is {found}; {install}")
-    return java

@@ -1,0 +1,128 @@
+"""Java: which one, and the command line of the JVM that Spark runs in.
+
+The command line is a file that only this user can read: arguments stand in the list of processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from singer_spark.errors import SettingsError
+
+GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
+_OLDEST = 17
+_INSTALL = "install a Java runtime 17 or newer (such as openjdk-17-jre-headless or Temurin 17)"
+# What Spark itself opens of Java's modules, as its launcher does.
+_OPENED = (
+    "java.lang java.lang.invoke java.lang.reflect java.io java.net java.nio java.util "
+    "java.util.concurrent java.util.concurrent.atomic jdk.internal.ref sun.nio.ch sun.nio.cs "
+    "sun.security.action sun.util.calendar"
+).split()
+_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Djdk.reflect.useDirectMethodHandle=false",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    # Delta verifies every commit anew where Java's zone is another than Spark's.
+    "-Duser.timezone=UTC",
+    "-Dfile.encoding=UTF-8",
+    "-XX:+ExitOnOutOfMemoryError",
+    # Spark's generated code for a wide row is one huge method, which Java would only interpret:
+    # twice as slow at nine columns.
+    "-XX:-DontCompileHugeMethods",
+)
+_NATIVE = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
+
+
+class Java(NamedTuple):
+    """A Java runtime: its command, and the words that it says of its version."""
+
+    command: str
+    version: str
+
+    @property
+    def major(self) -> int:
+        """Return the number by which Java counts its releases, 0 for one that does not work."""
+        found = re.search(r'version "(\d+)(?:\.(\d+))?', self.version)
+        if not found:
+            return 0
+        return int(found[2] if found[1] == "1" and found[2] else found[1])
+
+
+def find_java() -> Java:
+    """Return the machine's Java, or explain what to install."""
+    home = os.environ.get("JAVA_HOME")
+    command = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
+    if not command:
+        where = f"JAVA_HOME ({home})" if home else "the PATH"
+        raise SettingsError(f"Java is missing: no java in {where}; {_INSTALL}")
+    asked = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    java = Java(command, asked.stderr)
+    if java.major < _OLDEST:
+        found = f"Java {java.major}" if java.major else "no working Java"
+        raise SettingsError(f"Java is too old: {command} is {found}; {_INSTALL}")
+    return java
+
+
+def arguments(
+    java: Java, class_path: Sequence[str], conf: Mapping[str, str], options: Sequence[str]
+) -> list[str]:
+    """Write the arguments of a JVM that waits for its keeper's commands."""
+    return [
+        *_OPTIONS,
+        *(_NATIVE if java.major >= 24 else ()),  # noqa: PLR2004
+        *options,
+        *(f"-D{key}={value}" for key, value in conf.items()),
+        "-cp",
+        os.pathsep.join(class_path),
+        GATEWAY,
+    ]
+
+
+def argument_file(arguments: Sequence[str]) -> str:
+    """Write arguments as java reads them from a file: one a line, quoted."""
+    return "".join(f'"{_escaped(argument)}"\n' for argument in arguments)
+
+
+def _escaped(argument: str) -> str:
+    for sign, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
+        argument = argument.replace(sign, escape)
+    return argument
+
+
+class Archive(NamedTuple):
+    """A file of classes that Java has loaded and checked before, for one Java and one class path.
+
+    It makes a start faster. Java looks whether it fits and does without where it does not.
+    """
+
+    path: Path
+
+    @classmethod
+    def of(cls, java: Java, class_path: Sequence[str], folder: Path) -> Archive:
+        """Name the archive of a class path."""
+        content = "\0".join([java.command, java.version, *class_path])
+        key = hashlib.sha256(content.encode()).hexdigest()[:16]
+        return cls(folder / f"{key}.jsa")
+
+    def options(self, made: Path) -> list[str]:
+        """Return Java's options: to use the archive, or to make one at the end, as `made`."""
+        silent = ["-Xshare:auto", "-Xlog:disable"]
+        if self.path.is_file():
+            return [f"-XX:SharedArchiveFile={self.path}", *silent]
+        return [f"-XX:ArchiveClassesAtExit={made}", *silent]
+
+    def keep(self, made: Path) -> None:
+        """Keep an archive that Java has made, if it did."""
+        if made.is_file() and not self.path.exists():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            made.chmod(0o600)
+            shutil.move(made, self.path)

@@ -1,0 +1,377 @@
+"""The keeper: one small process that owns one JVM, and lends it to those who hold a lease.
+
+A client connects to the keeper's socket, says what it needs and learns where Spark listens. The
+open connection is its lease. When the connection ends, however that happens, the keeper ends what
+the client still has running before it lends Spark to anybody else.
+
+The JVM reads from the keeper: Spark's gateway ends with its standard input, so that a keeper that
+is killed takes the JVM along.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, final
+
+from singer_spark.engine.java import Archive, argument_file, arguments, find_java
+from singer_spark.engine.jars import cache_folder
+from singer_spark.engine.place import SHARED, SOCKET, make_engine_folder
+from singer_spark.engine.spec import Spec
+from singer_spark.scratch import make_scratch, remove_scratch
+
+_FIRST_LEASE_SECONDS = 60.0
+_START_SECONDS = 180.0
+_INTERRUPT_SECONDS = 60.0
+_END_SECONDS = 60.0
+_LOOK_SECONDS = 0.05
+_OUT_OF_MEMORY = 3
+
+
+@final
+class Jvm:
+    """Spark's process: started, asked, ended."""
+
+    def __init__(self, spec: Spec, folder: Path) -> None:
+        self.token = secrets.token_hex(32)
+        self.port = 0
+        self._spec, self._folder = spec, folder
+        self._scratch = make_scratch("singer-spark-jvm-")
+        self._made = folder / "classes.jsa"
+        self._archive = Archive.of(find_java(), spec.class_path, cache_folder() / "classes")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._gateway: Any = None
+
+    def start(self) -> None:
+        """Start Java and Spark in it, and learn where it listens."""
+        java = find_java()
+        options = [*self._archive.options(self._made), *self._paths(), *self._spec.options]
+        command = arguments(java, self._spec.class_path, self._conf(), options)
+        file, answer = self._folder / "arguments", self._folder / "gateway"
+        file.touch(0o600)
+        file.write_text(argument_file(command))
+        environment = {
+            **os.environ,
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN": self.token,
+            "SPARK_HOME": str(Path(self._spec.class_path[-1]).parent.parent),
+        }
+        environment.setdefault("PYSPARK_PYTHON", sys.executable)  # where Spark's workers find us
+        self._process = subprocess.Popen(  # noqa: S603
+            [java.command, f"@{file}"], stdin=subprocess.PIPE, stdout=2, env=environment
+        )
+        port, secret = self._await_gateway(answer)
+        file.unlink()
+        self._connect(port, secret)
+
+    def wait(self) -> str:
+        """Wait for the end of Java, and say how it ended."""
+        assert self._process is not None
+        code = self._process.wait()
+        if code == _OUT_OF_MEMORY:
+            return "Spark ran out of memory; raise spark.driver.memory in spark_conf"
+        return f"Spark's process ended (code {code})"
+
+    def interrupt(self, user: str) -> bool:
+        """End what a user's sessions are doing, and release them; say whether that worked."""
+        deadline = time.monotonic() + _INTERRUPT_SECONDS
+        quiet = 0
+        # A request may still be on its way: nothing must be found twice.
+        while quiet < 2:  # noqa: PLR2004
+            running = [one for one in self._executions(user) if one.isExecuteThreadRunnerAlive()]
+            for one in running:
+                one.interrupt()
+            quiet = 0 if running else quiet + 1
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        self.release(user)
+        return True
+
+    def release(self, user: str) -> None:
+        """Release the sessions of a user who has nothing running."""
+        for key in self._sessions(user):
+            self._service.sessionManager().closeSession(key, False)
+
+    def is_idle(self) -> bool:
+        """Say whether nobody has a session."""
+        return bool(self._service.sessionManager().listActiveSessions().isEmpty())
+
+    def end(self, *, at_once: bool) -> None:
+        """End Java: by its standard input, so that it leaves in order, or at once."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            assert process.stdin is not None
+            if at_once:
+                process.kill()
+            with suppress(OSError):
+                process.stdin.close()
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        with suppress(OSError):
+            self._archive.keep(self._made)
+        remove_scratch(self._scratch)
+
+    @property
+    def _service(self) -> Any:
+        name = "org.apache.spark.sql.connect.service.SparkConnectService$"
+        return getattr(getattr(self._gateway.jvm, name), "MODULE$")
+
+    def _executions(self, user: str) -> Iterator[Any]:
+        holders = self._service.executionManager().listExecuteHolders()
+        for place in range(holders.size()):
+            holder = holders.apply(place)
+            if holder.executeKey().userId() == user:
+                yield holder
+
+    def _sessions(self, user: str) -> list[Any]:
+        known = self._service.sessionManager().listActiveSessions()
+        key = self._gateway.jvm.org.apache.spark.sql.connect.service.SessionKey
+        infos = [known.apply(place) for place in range(known.size())]
+        return [key(user, one.sessionId()) for one in infos if one.userId() == user]
+
+    def _await_gateway(self, answer: Path) -> tuple[int, str]:
+        assert self._process is not None
+        deadline = time.monotonic() + _START_SECONDS
+        while not answer.exists():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(self._last_words())
+            time.sleep(0.01)
+        content = answer.read_bytes()
+        answer.unlink()
+        port, length = struct.unpack("!ii", content[:8])
+        return port, content[8 : 8 + length].decode()
+
+    def _connect(self, port: int, secret: str) -> None:
+        from py4j.java_gateway import GatewayParameters, JavaGateway
+
+        parameters = GatewayParameters(port=port, auth_token=secret, auto_convert=True)
+        self._gateway = JavaGateway(gateway_parameters=parameters)
+        try:
+            self._gateway.jvm.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
+            self.port = self._service.localPort()
+        except Exception as error:
+            raise RuntimeError(_first_line(error)) from error
+
+    def _paths(self) -> list[str]:
+        beside = Path(__file__).parent
+        memory = self._spec.conf.get("spark.driver.memory", "1g")
+        return [
+            f"-Xmx{memory}",
+            f"-Djava.io.tmpdir={self._scratch}",
+            f"-Dlog4j2.configurationFile={(beside / 'log4j2.properties').as_uri()}",
+            f"-Dderby.stream.error.file={os.devnull}",
+        ]
+
+    def _conf(self) -> dict[str, str]:
+        """Add what lies in folders of this process."""
+        beside = Path(__file__).parent
+        conf = {
+            "spark.sql.warehouse.dir": (self._scratch / "spark-warehouse").as_uri(),
+            "spark.local.dir": str(self._scratch),
+            "spark.scheduler.allocation.file": (beside / "fairscheduler.xml").as_uri(),
+            **self._spec.conf,
+        }
+        if not conf["spark.master"].startswith("local"):
+            conf["spark.jars"] = ",".join(self._spec.jars)
+        return conf
+
+    def _last_words(self) -> str:
+        lines = (self._folder / "log").read_text(errors="replace").strip().splitlines()
+        return f"Spark did not start: {lines[-1] if lines else 'Java said nothing'}"
+
+
+@final
+class Keeper:
+    """Lends one JVM to the holders of leases, until nobody has one."""
+
+    def __init__(self, spec: Spec, idle_seconds: float, folder: Path) -> None:
+        self._spec, self._idle_seconds, self._folder = spec, idle_seconds, folder
+        self._jvm = Jvm(spec, folder)
+        self._started = threading.Event()
+        self._failure: str | None = None
+        # Held while a client that left is cleaned up after: nobody gets a lease meanwhile.
+        self._changing = threading.Condition()
+        self._leases: dict[str, socket.socket] = {}
+        self._leaving = 0
+        self._asked_to_end = False
+        self._ends_at = time.monotonic() + max(_FIRST_LEASE_SECONDS, idle_seconds)
+
+    def run(self, listening: socket.socket) -> None:
+        """Serve until the last lease has ended, Spark has ended, or someone asks for the end."""
+        threading.Thread(target=self._start, daemon=True).start()
+        threading.Thread(target=self._accept, args=(listening,), daemon=True).start()
+        with self._changing:
+            while not self._is_over():
+                self._changing.wait(0.5)
+            at_once = self._failure is not None or bool(self._leases)
+        listening.close()
+        self._jvm.end(at_once=at_once)
+
+    def end(self) -> None:
+        """Ask for the end, whoever has a lease."""
+        with self._changing:
+            self._asked_to_end = True
+            self._changing.notify_all()
+
+    def _is_over(self) -> bool:
+        if self._asked_to_end or self._failure:
+            return True
+        is_used = bool(self._leases) or self._leaving > 0
+        return not is_used and time.monotonic() >= self._ends_at
+
+    def _start(self) -> None:
+        try:
+            self._jvm.start()
+        except (OSError, RuntimeError) as error:
+            self._fail(str(error))
+        self._started.set()
+        if self._failure is None:
+            self._fail(self._jvm.wait())
+
+    def _fail(self, reason: str) -> None:
+        with self._changing:
+            self._failure = reason
+            for lease in self._leases.values():
+                with suppress(OSError):
+                    _send(lease, {"ended": reason})
+            self._changing.notify_all()
+
+    def _accept(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        user = f"lease-{secrets.token_hex(8)}"
+        said_goodbye = False
+        try:
+            with connection, connection.makefile("r", encoding="utf-8") as lines:
+                for line in lines:
+                    said_goodbye = self._answer(json.loads(line), connection, user)
+        except (OSError, ValueError):
+            pass
+        if user in self._leases:
+            self._end_lease(user, said_goodbye=said_goodbye)
+
+    def _answer(self, asked: dict[str, Any], connection: socket.socket, user: str) -> bool:
+        """Answer one line of a client; say whether it was a goodbye."""
+        match asked["ask"]:
+            case "lease":
+                _send(connection, self._lend(Spec.from_json(asked["spec"]), user, connection))
+            case "status":
+                _send(connection, self._status())
+            case "end":
+                self.end()
+            case "quiet":
+                self._await_quiet()
+                _send(connection, {"quiet": True})
+            case "goodbye":
+                return True
+        return False
+
+    def _lend(self, needed: Spec, user: str, connection: socket.socket) -> dict[str, Any]:
+        if reason := self._spec.misfit(needed):
+            return {"refused": reason}
+        with self._changing:
+            self._leases[user] = connection
+        self._started.wait()
+        self._await_quiet()
+        if self._failure:
+            return {"ended": self._failure}
+        return {"port": self._jvm.port, "token": self._jvm.token, "user": user}
+
+    def _await_quiet(self) -> None:
+        with self._changing:
+            while self._leaving and not self._failure:
+                self._changing.wait()
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "leases": len(self._leases),
+            "idle_seconds": self._idle_seconds,
+            "is_ready": self._started.is_set(),
+            "master": self._spec.conf["spark.master"],
+        }
+
+    def _end_lease(self, user: str, *, said_goodbye: bool) -> None:
+        with self._changing:
+            del self._leases[user]
+            self._leaving += 1
+            is_last = not self._leases
+        is_over = is_last and not self._idle_seconds
+        # Nobody is left who could wait for an end in order.
+        if is_over and not said_goodbye:
+            self._fail("its last client was killed")
+        elif self._started.is_set() and not is_over:
+            self._clean_up(user, said_goodbye=said_goodbye)
+        with self._changing:
+            self._leaving -= 1
+            self._ends_at = time.monotonic() + self._idle_seconds
+            self._changing.notify_all()
+
+    def _clean_up(self, user: str, *, said_goodbye: bool) -> None:
+        try:
+            if said_goodbye:
+                self._jvm.release(user)
+            elif not self._jvm.interrupt(user):
+                self._fail("Spark did not end the work of a client that was killed")
+        except Exception as error:  # noqa: BLE001 - Spark has ended, or is no longer to be trusted
+            self._fail(_first_line(error))
+
+
+def _send(connection: socket.socket, answer: dict[str, Any]) -> None:
+    connection.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def _first_line(error: BaseException) -> str:
+    cause = getattr(error, "java_exception", None)
+    text = str(cause.getMessage() if cause is not None else error)
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+
+
+def main(request: IO[str]) -> None:
+    """Keep the engine that the request describes, and print its id once it can be asked."""
+    asked: dict[str, Any] = json.load(request)
+    folder = make_engine_folder()
+    with (folder / "log").open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    listening = socket.socket(socket.AF_UNIX)
+    os.chdir(folder)  # a socket's path has little room
+    listening.bind(SOCKET)
+    listening.listen(128)
+    if asked["idle_seconds"]:
+        Path(SHARED).touch()
+    keeper = Keeper(Spec.from_json(asked["spec"]), asked["idle_seconds"], folder)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: keeper.end())
+    sys.stdout.write(f"{folder.name}\n")
+    sys.stdout.flush()
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    try:
+        keeper.run(listening)
+    finally:
+        remove_scratch(folder)
+
+
+if __name__ == "__main__":
+    main(sys.stdin)

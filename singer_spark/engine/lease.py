@@ -1,0 +1,123 @@
+"""A lease: the right to use an engine, for as long as a connection to its keeper is open."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, final
+
+from singer_spark.engine.place import dial, shared_engines
+from singer_spark.engine.spec import Spec
+from singer_spark.errors import TransientError
+
+logger = logging.getLogger(__name__)
+
+# The engine of a run, for the processes that the runner starts.
+ENGINE = "SINGER_SPARK_ENGINE"
+
+
+@final
+class Lease:
+    """The right to use one engine; it ends with this process, or by `end`."""
+
+    def __init__(self, engine: str, connection: socket.socket) -> None:
+        self.engine = engine
+        self.port, self.token, self.user = 0, "", ""
+        self.ended: str | None = None
+        self._connection = connection
+        self._answers = connection.makefile("r", encoding="utf-8")
+
+    def take(self, spec: Spec) -> str | None:
+        """Ask the keeper for the engine, which may still be starting; say why it refuses."""
+        answer = self._ask("lease", spec=spec.to_json())
+        if reason := answer.get("refused"):
+            self.end()
+            return str(reason)
+        if reason := answer.get("ended"):
+            raise TransientError(f"Spark's engine cannot be used: {reason}; run again")
+        self.port, self.token, self.user = answer["port"], answer["token"], answer["user"]
+        threading.Thread(target=self._watch, name="lease", daemon=True).start()
+        return None
+
+    def end(self) -> None:
+        """Give the engine back."""
+        with suppress(OSError):
+            self._send("goodbye")
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+    def _ask(self, what: str, **members: Any) -> dict[str, Any]:
+        try:
+            self._send(what, **members)
+            line = self._answers.readline()
+        except OSError:
+            line = ""
+        answer: dict[str, Any] = json.loads(line) if line else {"ended": "it is gone"}
+        return answer
+
+    def _send(self, what: str, **members: Any) -> None:
+        self._connection.sendall(json.dumps({"ask": what, **members}).encode() + b"\n")
+
+    def _watch(self) -> None:
+        """Learn of the engine's end, so that errors can name it."""
+        with suppress(OSError, ValueError):
+            line = self._answers.readline()
+            self.ended = json.loads(line)["ended"] if line else "it was killed"
+
+
+def find_lease(spec: Spec, engines: Iterable[str]) -> Lease | None:
+    """Take a lease of the first engine that serves, None if none does."""
+    for engine in engines:
+        try:
+            lease = Lease(engine, dial(engine))
+        except (OSError, ValueError):
+            logger.debug("Engine %s is gone", engine)
+            continue
+        reason = lease.take(spec)
+        if reason is None:
+            return lease
+        logger.debug("Engine %s does not fit: %s", engine, reason)
+    return None
+
+
+def start_engine(spec: Spec, idle_seconds: float = 0.0) -> Lease:
+    """Start an engine and take the first lease of it.
+
+    Args:
+        spec: What it is made of.
+        idle_seconds: How long it outlives its last lease; 0 for an engine of this run alone.
+    """
+    keeper = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "singer_spark.engine.keeper"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # what ends this process by Ctrl-C must not end Spark before it
+        text=True,
+    )
+    assert keeper.stdin is not None
+    assert keeper.stdout is not None
+    with keeper.stdin, keeper.stdout:
+        with suppress(BrokenPipeError):
+            json.dump({"spec": spec.to_json(), "idle_seconds": idle_seconds}, keeper.stdin)
+            keeper.stdin.close()
+        engine = keeper.stdout.readline().strip()
+    if not engine:
+        raise TransientError("Spark's keeper did not start; run again")
+    lease = Lease(engine, dial(engine))
+    if reason := lease.take(spec):
+        raise TransientError(f"Spark's engine refuses its own starter: {reason}")
+    return lease
+
+
+def engines_at_hand(engine: str | None) -> list[str]:
+    """List the engines that this process may use: that of its run or pipe, then shared ones."""
+    near = [os.environ.get(ENGINE), engine]
+    return [one for one in near if one] + shared_engines()

@@ -1,0 +1,136 @@
+"""Sessions: the only way from this process to Spark, which is always a Spark Connect server.
+
+The server is an engine of ours, or the one that `spark_remote` names.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from singer_spark.engine.lease import Lease, engines_at_hand, find_lease, start_engine
+from singer_spark.engine.spec import Spec
+from singer_spark.errors import TransientError
+from singer_spark.guards import GUARDS
+from singer_spark.progress import FinishedTasks, report_progress
+from singer_spark.settings import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONNECT_PORT = 15002
+_lock = threading.Lock()
+_session: SparkSession | None = None
+_new_session: Callable[[], SparkSession] | None = None
+_lease: Lease | None = None
+
+
+def open_session(
+    settings: SparkSettings, *, urls: Iterable[str] = (), engine: str | None = None
+) -> SparkSession:
+    """Return the process's session, opened for the given source and table URLs if there is none.
+
+    Args:
+        settings: How to reach Spark.
+        urls: What will be read and written; decides on drivers.
+        engine: The id of an engine that someone else of this pipe has started.
+    """
+    global _session, _new_session
+    with _lock:
+        if _session is None:
+            # The functions of pyspark.sql ask for this before they look at a session.
+            os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+            report_progress("the start of Spark")
+            if settings.remote:
+                _new_session = _remote_sessions(settings)
+            else:
+                _new_session = _engine_sessions(Spec.of(settings, urls), engine)
+            _session = _new_session()
+            report_progress()
+        return _session
+
+
+def isolated() -> SparkSession:
+    """Return a session with a configuration of its own, on the same engine.
+
+    Commit metadata is a setting of the session, so every stream that commits needs one.
+    """
+    assert _new_session is not None, "open_session comes first"
+    return _new_session()
+
+
+def engine_id() -> str | None:
+    """Return the id of the engine of this process, if it has one."""
+    return _lease.engine if _lease else None
+
+
+def engine_end() -> str | None:
+    """Say why the engine has ended, None if it lives as far as is known."""
+    return _lease.ended if _lease else None
+
+
+def _engine_sessions(spec: Spec, engine: str | None) -> Callable[[], SparkSession]:
+    global _lease
+    threading.Thread(target=_import_client, daemon=True).start()
+    lease = find_lease(spec, engines_at_hand(engine)) or start_engine(spec)
+    _lease = lease
+    atexit.register(lease.end)
+    from singer_spark.engine.channel import engine_channel, short_patience
+
+    def open_one() -> SparkSession:
+        session: Any = _opened(engine_channel(lease))
+        session.client.set_retry_policies([short_patience()])
+        opened: SparkSession = session
+        return opened
+
+    return open_one
+
+
+def _import_client() -> None:
+    """Import Spark's client, which takes a while, as long as the engine starts."""
+    import pyspark.sql.connect.session  # noqa: F401
+
+
+def _remote_sessions(settings: SparkSettings) -> Callable[[], SparkSession]:
+    _check_reachable(str(settings.remote))
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    fixed = {**settings.conf, **{key: guard.value for key, guard in GUARDS.items()}}
+
+    def open_one() -> SparkSession:
+        session = _opened(DefaultChannelBuilder(str(settings.remote)))
+        conf: Any = session.conf
+        conf._set_all(configs=fixed, silent=True)  # in one request
+        return session
+
+    return open_one
+
+
+def _opened(channel: Any) -> SparkSession:
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    session: Any = ConnectSession.builder.channelBuilder(channel).create()
+    client = session.client
+    # At the end of the process the lease is given back; a server that is gone must not hold it up.
+    atexit.unregister(client._on_exit)
+    handler: Any = FinishedTasks()
+    session.registerProgressHandler(handler)
+    opened: SparkSession = session
+    return opened
+
+
+def _check_reachable(remote: str) -> None:
+    """Ask for a connection first: the client itself would try for ten minutes."""
+    url = urlsplit(remote)
+    try:
+        socket.create_connection((url.hostname, url.port or _CONNECT_PORT), timeout=10).close()
+    except (OSError, ValueError) as error:
+        raise TransientError(
+            f"spark_remote: no Spark Connect server answers at {url.hostname} ({error}); "
+            "start it, or correct the address"
+        ) from error
