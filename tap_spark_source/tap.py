@@ -17,11 +17,11 @@ from typing_extensions import override
 
 from singer_spark import digits
 from singer_spark.assignment import Assignment
+from singer_spark.engine.session import open_session
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.names import unmatched
 from singer_spark.plugin import SparkPlugin, read_json_object
 from singer_spark.report import is_reporting, report
-from singer_spark.engine.session import open_session
 from tap_spark_source.catalog import read_catalog
 from tap_spark_source.declaration import CONFIG_JSONSCHEMA
 from tap_spark_source.identity import Identity, place_of

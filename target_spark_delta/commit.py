@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from singer_spark import digits
 from singer_spark.deltalog import CommitInfo
+from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import TransientError
-from singer_spark.engine import SPARK_ERRORS
 from target_spark_delta import fence
 from target_spark_delta.log import forget_last_commit, last_commit, read_commit
 from target_spark_delta.retry import with_retry

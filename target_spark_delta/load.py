@@ -17,10 +17,10 @@ from pyspark.sql import types as T
 
 from singer_spark.assignment import Assignment
 from singer_spark.causes import innermost_cause, is_unreachable
+from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import RecordError, SingerSparkError, TransientError
 from singer_spark.names import quote
 from singer_spark.report import report
-from singer_spark.engine import SPARK_ERRORS
 from target_spark_delta import fence, identity
 from target_spark_delta.alter import Policy, adapt, regain_clusters
 from target_spark_delta.commit import Commit, Counts, claim, describe_commits

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from singer_spark import deltalog
 from singer_spark.causes import innermost_cause
 from singer_spark.deltalog import CommitInfo
+from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import SingerSparkError
-from singer_spark.engine import SPARK_ERRORS
 from target_spark_delta.files import files_of, give_up
 from target_spark_delta.table import Table
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import TransientError
-from singer_spark.engine import SPARK_ERRORS
 from target_spark_delta.fence import overtaken
 from target_spark_delta.table import Table
 

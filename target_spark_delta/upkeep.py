@@ -6,7 +6,7 @@ import logging
 
 from pyspark.sql import SparkSession
 
-from singer_spark.engine import SPARK_ERRORS
+from singer_spark.engine.session import SPARK_ERRORS
 from target_spark_delta.destination import Destination
 
 logger = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 
-from singer_spark.engine import jars
 from singer_spark.demo.lake import Row, format_table, read_rows
 from singer_spark.demo.shop import change_shop, make_shop, write_pipeline
+from singer_spark.engine import jars
 from singer_spark.errors import SettingsError, SingerSparkError
 from singer_spark.pipeline import load_pipeline
 from singer_spark.runner import PlainDisplay, run_pipeline

@@ -7,9 +7,9 @@ import re
 import subprocess
 from pathlib import Path
 
-from singer_spark.errors import SingerSparkError
 from singer_spark.engine.jars import spark_jars
 from singer_spark.engine.java import find_java
+from singer_spark.errors import SingerSparkError
 
 PIPELINE = """\
 name: shop

@@ -1,17 +1,12 @@
 """The one Spark engine: find one that serves, or start it; open sessions on it.
 
-    session   what tap and target call: `open_session`, `isolated`
-    lease     the right to use an engine: find, start, give back
-    keeper    the process that owns the JVM and lends it
-    spec      what an engine is made of, and whether it serves
-    place     the folder where engines are found
-    java      which Java, its command line, its archive of classes
-    jars      what Spark needs beside its own jars
+session   what tap and target call: `open_session`, `isolated`
+lease     the right to use an engine: find, start, give back
+keeper    the process that owns the JVM and lends it
+spec      what an engine is made of, and whether it serves
+place     the folder where engines are found
+java      which Java, its command line, its archive of classes
+jars      what Spark needs beside its own jars
 """
 
 from __future__ import annotations
-
-from pyspark.errors import PySparkException
-
-# What Spark raises: its own exceptions; a server that is gone raises its channel's.
-SPARK_ERRORS: tuple[type[BaseException], ...] = (PySparkException,)

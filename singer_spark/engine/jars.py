@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
@@ -94,9 +95,10 @@ def cache_folder() -> Path:
 
 def spark_jars() -> Path:
     """Return the folder of the jars that Spark itself ships."""
-    from pyspark.find_spark_home import _find_spark_home
-
-    return Path(_find_spark_home()) / "jars"
+    found = find_spec("pyspark")  # not imported, which takes a while
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).with_name("jars")
 
 
 def _cached(group: tuple[str, ...], ivy_settings: str | None) -> Path:

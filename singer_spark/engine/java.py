@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,11 +21,22 @@ GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 _OLDEST = 17
 _INSTALL = "install a Java runtime 17 or newer (such as openjdk-17-jre-headless or Temurin 17)"
 # What Spark itself opens of Java's modules, as its launcher does.
-_OPENED = (
-    "java.lang java.lang.invoke java.lang.reflect java.io java.net java.nio java.util "
-    "java.util.concurrent java.util.concurrent.atomic jdk.internal.ref sun.nio.ch sun.nio.cs "
-    "sun.security.action sun.util.calendar"
-).split()
+_OPENED = [
+    "java.lang",
+    "java.lang.invoke",
+    "java.lang.reflect",
+    "java.io",
+    "java.net",
+    "java.nio",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "jdk.internal.ref",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar",
+]
 _OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
@@ -43,7 +55,7 @@ _NATIVE = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-acces
 
 
 class Java(NamedTuple):
-    """A Java runtime: its command, and the words that it says of its version."""
+    """A Java runtime: its command, and its version."""
 
     command: str
     version: str
@@ -51,10 +63,10 @@ class Java(NamedTuple):
     @property
     def major(self) -> int:
         """Return the number by which Java counts its releases, 0 for one that does not work."""
-        found = re.search(r'version "(\d+)(?:\.(\d+))?', self.version)
-        if not found:
-            return 0
-        return int(found[2] if found[1] == "1" and found[2] else found[1])
+        first, _, rest = self.version.partition(".")
+        number = rest.partition(".")[0] if first == "1" else first
+        found = re.match(r"\d+", number)
+        return int(found[0]) if found else 0
 
 
 def find_java() -> Java:
@@ -64,12 +76,22 @@ def find_java() -> Java:
     if not command:
         where = f"JAVA_HOME ({home})" if home else "the PATH"
         raise SettingsError(f"Java is missing: no java in {where}; {_INSTALL}")
-    asked = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-    java = Java(command, asked.stderr)
+    java = Java(command, _version(command))
     if java.major < _OLDEST:
         found = f"Java {java.major}" if java.major else "no working Java"
         raise SettingsError(f"Java is too old: {command} is {found}; {_INSTALL}")
     return java
+
+
+def _version(command: str) -> str:
+    """Read a Java's version from the file beside it; to ask Java itself takes longer."""
+    release = Path(command).resolve().parent.parent / "release"
+    with suppress(OSError):
+        if noted := re.search(r'^JAVA_VERSION="(.+)"', release.read_text(), re.MULTILINE):
+            return noted[1]
+    asked = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    said = re.search(r'version "(.+?)"', asked.stderr)
+    return said[1] if said else ""
 
 
 def arguments(
@@ -78,7 +100,7 @@ def arguments(
     """Write the arguments of a JVM that waits for its keeper's commands."""
     return [
         *_OPTIONS,
-        *(_NATIVE if java.major >= 24 else ()),  # noqa: PLR2004
+        *(_NATIVE if java.major >= 24 else ()),
         *options,
         *(f"-D{key}={value}" for key, value in conf.items()),
         "-cp",

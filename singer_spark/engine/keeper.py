@@ -25,8 +25,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, final
 
-from singer_spark.engine.java import Archive, argument_file, arguments, find_java
 from singer_spark.engine.jars import cache_folder
+from singer_spark.engine.java import Archive, argument_file, arguments, find_java
 from singer_spark.engine.place import SHARED, SOCKET, make_engine_folder
 from singer_spark.engine.spec import Spec
 from singer_spark.scratch import make_scratch, remove_scratch
@@ -51,7 +51,7 @@ class Jvm:
         self._made = folder / "classes.jsa"
         self._archive = Archive.of(find_java(), spec.class_path, cache_folder() / "classes")
         self._process: subprocess.Popen[bytes] | None = None
-        self._gateway: Any = None
+        self.gateway: Any = None
 
     def start(self) -> None:
         """Start Java and Spark in it, and learn where it listens."""
@@ -69,7 +69,11 @@ class Jvm:
         }
         environment.setdefault("PYSPARK_PYTHON", sys.executable)  # where Spark's workers find us
         self._process = subprocess.Popen(  # noqa: S603
-            [java.command, f"@{file}"], stdin=subprocess.PIPE, stdout=2, env=environment
+            [java.command, f"@{file}"],
+            stdin=subprocess.PIPE,
+            stdout=2,
+            env=environment,
+            cwd=self._folder,
         )
         port, secret = self._await_gateway(answer)
         file.unlink()
@@ -88,7 +92,7 @@ class Jvm:
         deadline = time.monotonic() + _INTERRUPT_SECONDS
         quiet = 0
         # A request may still be on its way: nothing must be found twice.
-        while quiet < 2:  # noqa: PLR2004
+        while quiet < 2:
             running = [one for one in self._executions(user) if one.isExecuteThreadRunnerAlive()]
             for one in running:
                 one.interrupt()
@@ -129,7 +133,7 @@ class Jvm:
     @property
     def _service(self) -> Any:
         name = "org.apache.spark.sql.connect.service.SparkConnectService$"
-        return getattr(getattr(self._gateway.jvm, name), "MODULE$")
+        return getattr(getattr(self.gateway.jvm, name), "MODULE$")
 
     def _executions(self, user: str) -> Iterator[Any]:
         holders = self._service.executionManager().listExecuteHolders()
@@ -140,7 +144,7 @@ class Jvm:
 
     def _sessions(self, user: str) -> list[Any]:
         known = self._service.sessionManager().listActiveSessions()
-        key = self._gateway.jvm.org.apache.spark.sql.connect.service.SessionKey
+        key = self.gateway.jvm.org.apache.spark.sql.connect.service.SessionKey
         infos = [known.apply(place) for place in range(known.size())]
         return [key(user, one.sessionId()) for one in infos if one.userId() == user]
 
@@ -160,9 +164,9 @@ class Jvm:
         from py4j.java_gateway import GatewayParameters, JavaGateway
 
         parameters = GatewayParameters(port=port, auth_token=secret, auto_convert=True)
-        self._gateway = JavaGateway(gateway_parameters=parameters)
+        self.gateway = JavaGateway(gateway_parameters=parameters)
         try:
-            self._gateway.jvm.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
+            self.gateway.jvm.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
             self.port = self._service.localPort()
         except Exception as error:
             raise RuntimeError(_first_line(error)) from error
@@ -191,7 +195,8 @@ class Jvm:
         return conf
 
     def _last_words(self) -> str:
-        lines = (self._folder / "log").read_text(errors="replace").strip().splitlines()
+        log = self._folder / "log"
+        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         return f"Spark did not start: {lines[-1] if lines else 'Java said nothing'}"
 
 
@@ -201,7 +206,7 @@ class Keeper:
 
     def __init__(self, spec: Spec, idle_seconds: float, folder: Path) -> None:
         self._spec, self._idle_seconds, self._folder = spec, idle_seconds, folder
-        self._jvm = Jvm(spec, folder)
+        self.jvm = Jvm(spec, folder)
         self._started = threading.Event()
         self._failure: str | None = None
         # Held while a client that left is cleaned up after: nobody gets a lease meanwhile.
@@ -220,7 +225,7 @@ class Keeper:
                 self._changing.wait(0.5)
             at_once = self._failure is not None or bool(self._leases)
         listening.close()
-        self._jvm.end(at_once=at_once)
+        self.jvm.end(at_once=at_once)
 
     def end(self) -> None:
         """Ask for the end, whoever has a lease."""
@@ -236,12 +241,12 @@ class Keeper:
 
     def _start(self) -> None:
         try:
-            self._jvm.start()
+            self.jvm.start()
         except (OSError, RuntimeError) as error:
             self._fail(str(error))
         self._started.set()
         if self._failure is None:
-            self._fail(self._jvm.wait())
+            self._fail(self.jvm.wait())
 
     def _fail(self, reason: str) -> None:
         with self._changing:
@@ -296,7 +301,7 @@ class Keeper:
         self._await_quiet()
         if self._failure:
             return {"ended": self._failure}
-        return {"port": self._jvm.port, "token": self._jvm.token, "user": user}
+        return {"port": self.jvm.port, "token": self.jvm.token, "user": user}
 
     def _await_quiet(self) -> None:
         with self._changing:
@@ -331,8 +336,8 @@ class Keeper:
     def _clean_up(self, user: str, *, said_goodbye: bool) -> None:
         try:
             if said_goodbye:
-                self._jvm.release(user)
-            elif not self._jvm.interrupt(user):
+                self.jvm.release(user)
+            elif not self.jvm.interrupt(user):
                 self._fail("Spark did not end the work of a client that was killed")
         except Exception as error:  # noqa: BLE001 - Spark has ended, or is no longer to be trusted
             self._fail(_first_line(error))
@@ -348,18 +353,23 @@ def _first_line(error: BaseException) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
+def listen(folder: Path, *, is_shared: bool) -> socket.socket:
+    """Open the socket of an engine, before anybody can have heard of it."""
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(folder / SOCKET))
+    listening.listen(128)
+    if is_shared:
+        (folder / SHARED).touch()
+    return listening
+
+
 def main(request: IO[str]) -> None:
     """Keep the engine that the request describes, and print its id once it can be asked."""
     asked: dict[str, Any] = json.load(request)
     folder = make_engine_folder()
     with (folder / "log").open("ab") as log:
         os.dup2(log.fileno(), 2)
-    listening = socket.socket(socket.AF_UNIX)
-    os.chdir(folder)  # a socket's path has little room
-    listening.bind(SOCKET)
-    listening.listen(128)
-    if asked["idle_seconds"]:
-        Path(SHARED).touch()
+    listening = listen(folder, is_shared=bool(asked["idle_seconds"]))
     keeper = Keeper(Spec.from_json(asked["spec"]), asked["idle_seconds"], folder)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: keeper.end())

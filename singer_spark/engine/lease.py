@@ -94,7 +94,7 @@ def start_engine(spec: Spec, idle_seconds: float = 0.0) -> Lease:
         spec: What it is made of.
         idle_seconds: How long it outlives its last lease; 0 for an engine of this run alone.
     """
-    keeper = subprocess.Popen(  # noqa: S603
+    keeper = subprocess.Popen(
         [sys.executable, "-m", "singer_spark.engine.keeper"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pyspark.errors import PySparkException
+
 from singer_spark.engine.lease import Lease, engines_at_hand, find_lease, start_engine
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import TransientError
@@ -22,6 +24,9 @@ from singer_spark.settings import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# What Spark raises.
+SPARK_ERRORS = (PySparkException,)
 
 _CONNECT_PORT = 15002
 _lock = threading.Lock()

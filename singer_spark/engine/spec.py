@@ -25,12 +25,30 @@ from singer_spark.settings import SparkSettings
 
 _MAX_MEMORY_MB = 4096
 # Variables that change what Spark, Hadoop or a driver does.
-_ENVIRONMENT = (
-    "AWS_ AZURE_ GOOGLE_ HADOOP_ SPARK_ PYSPARK_ JAVA_ JDK_JAVA_ KRB5 HTTP_PROXY HTTPS_PROXY "
-    "NO_PROXY ALL_PROXY SINGER_SPARK_LOG_LEVEL"
-).split()
+_ENVIRONMENT = [
+    "AWS_",
+    "AZURE_",
+    "GOOGLE_",
+    "HADOOP_",
+    "SPARK_",
+    "PYSPARK_",
+    "JAVA_",
+    "JDK_JAVA_",
+    "KRB5",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "SINGER_SPARK_LOG_LEVEL",
+]
 # Set by Spark's own client, or by whoever starts an engine: they differ without a difference.
-_NO_MATTER = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONNECT_MODE_ENABLED", "SPARK_HOME"}
+_NO_MATTER = {
+    "JAVA_HOME",
+    "PYSPARK_DRIVER_PYTHON",
+    "PYSPARK_PYTHON",
+    "SPARK_CONNECT_MODE_ENABLED",
+    "SPARK_HOME",
+}
 _CONNECT = {
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
     "spark.connect.grpc.binding.address": "127.0.0.1",

@@ -10,6 +10,7 @@ import pytest
 
 from singer_spark.errors import DataError, SourceError, StateError
 from tests.support.kafka import follows
+from tests.support.session import java as gateway
 from tests.support.tap import discover, entry_of, metadata_of, previews, run_tap
 
 pytestmark = pytest.mark.timeout(1800)
@@ -37,7 +38,7 @@ def ids(output) -> list[int]:
 @contextmanager
 def administration(spark, broker):
     """Kafka's own client of administration, in the driver's Java."""
-    java = spark._jvm
+    java = gateway().jvm
     properties = java.java.util.Properties()
     properties.put("bootstrap.servers", broker.address)
     admin = java.org.apache.kafka.clients.admin.AdminClient.create(properties)
@@ -49,9 +50,10 @@ def administration(spark, broker):
 
 def expire(spark, broker, topic: str, offset: int) -> None:
     """Remove the events before an offset."""
-    java, gateway = spark._jvm, spark.sparkContext._gateway
+    access = gateway()
+    java = access.jvm
     # By reflection: a method of the object has the same name, and Py4J finds only that one.
-    kinds, values = gateway.new_array(java.Class, 1), gateway.new_array(java.Object, 1)
+    kinds, values = access.new_array(java.Class, 1), access.new_array(java.Object, 1)
     kinds[0], values[0] = java.Long.TYPE, offset
     kind = java.Class.forName("org.apache.kafka.clients.admin.RecordsToDelete")
     wanted = java.java.util.HashMap()
@@ -62,7 +64,7 @@ def expire(spark, broker, topic: str, offset: int) -> None:
 
 
 def add_partitions(spark, broker, topic: str, count: int) -> None:
-    java = spark._jvm
+    java = gateway().jvm
     wanted = java.java.util.HashMap()
     wanted.put(topic, java.org.apache.kafka.clients.admin.NewPartitions.increaseTo(count))
     with administration(spark, broker) as admin:
@@ -116,7 +118,7 @@ def test_an_interrupted_first_read_goes_on_where_it_stopped(spark, broker):
 def test_only_what_a_transaction_committed_is_read(spark, broker):
     topic = "g.shop.orders"
     produce(spark, broker, topic, {"id": 1, "v": "x"})
-    java = spark._jvm
+    java = gateway().jvm
     properties = java.java.util.Properties()
     text = "org.apache.kafka.common.serialization.StringSerializer"
     for name, value in {

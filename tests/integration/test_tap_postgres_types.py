@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 
 from singer_spark.errors import DataError
+from tests.support.session import java
 from tests.support.tap import run_tap
 
 SCHEMA = """
@@ -141,8 +142,8 @@ def test_what_spark_would_bend_is_an_error(database, row, reason):
 
 
 @contextmanager
-def zone_of_java(spark, name: str):
-    zones = spark.sparkContext._jvm.java.util.TimeZone
+def zone_of_java(name: str):
+    zones = java().jvm.java.util.TimeZone
     before = zones.getDefault()
     zones.setDefault(zones.getTimeZone(name))
     try:
@@ -154,7 +155,7 @@ def zone_of_java(spark, name: str):
 @pytest.mark.parametrize("key", ["ts", "coalesce(ts, ts)"])
 def test_a_time_without_a_zone_arrives_whatever_the_zone_of_java_is(spark, database, key):
     # Berlin's clocks never showed it.
-    with zone_of_java(spark, "Europe/Berlin"):
+    with zone_of_java("Europe/Berlin"):
         output = run_tap(database.reads("gaps", replication_key=key))
     gap = "2024-03-31T02:30:00.500000"
     assert output.records() == [{"id": 1, "ts": gap, "tsa": [gap, None]}]

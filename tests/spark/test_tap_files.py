@@ -11,6 +11,7 @@ from tap_spark_source import messages
 from tap_spark_source.settings import Settings
 from tap_spark_source.sources import source_errors
 from tap_spark_source.spool import spooled_blocks
+from tests.support.session import java
 from tests.support.tap import discover, run_tap
 
 ROW = """
@@ -240,7 +241,9 @@ def test_rows_that_spark_has_lost_end_the_run(spark, monkeypatch):
     monkeypatch.setattr(messages, "PIECE_BYTES", 10)
     pieces = messages.fetched_pieces(spark.range(9).selectExpr("cast(id as string) as value"))
     next(pieces)
-    for kept in spark.sparkContext._jsc.getPersistentRDDs().values():
+    context = java().jvm.org.apache.spark.api.java.JavaSparkContext
+    running = java().jvm.org.apache.spark.SparkContext.getOrCreate()
+    for kept in context.fromSparkContext(running).getPersistentRDDs().values():
         kept.unpersist(True)
     settings = Settings.from_config({"source_url": "parquet:/lake"})
     with (

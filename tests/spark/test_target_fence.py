@@ -9,8 +9,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import functions as F
 
 from singer_spark.assignment import RUN_FILE, STATE_URL, Assignment
-from singer_spark.errors import TransientError
 from singer_spark.engine.session import isolated
+from singer_spark.errors import TransientError
 from singer_spark.state import create_state_store
 from singer_spark.state.lock import RunLock
 from target_spark_delta import commit, fence

@@ -9,8 +9,8 @@ from deltalake import DeltaTable
 from moto.server import ThreadedMotoServer
 from pyspark.errors import AnalysisException
 
-from singer_spark.errors import SingerSparkError
 from singer_spark.engine.session import isolated
+from singer_spark.errors import SingerSparkError
 from target_spark_delta import commit
 from target_spark_delta.commit import Commit, describe_commits
 from target_spark_delta.table import Layout, Table, create

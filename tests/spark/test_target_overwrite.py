@@ -7,7 +7,7 @@ import json
 import pytest
 from deltalake import DeltaTable
 
-from singer_spark import session
+from singer_spark.engine.session import isolated
 from singer_spark.errors import ProtocolError, SchemaError
 from singer_spark.report import REPORT_FILE, read_report
 from tests.support.singer import batch, data, record, schema, state
@@ -95,8 +95,12 @@ def test_the_new_table_has_the_columns_of_the_stream_also_if_they_change_on_the_
 def test_partitions_that_the_stream_no_longer_has_go_whatever_sparks_overwrite_mode(
     lake, monkeypatch
 ):
-    mode = {"spark.sql.sources.partitionOverwriteMode": "dynamic"}
-    monkeypatch.setattr(session, "_FIXED_CONF", {**session._FIXED_CONF, **mode})
+    def dynamic():
+        session = isolated()
+        session.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+        return session
+
+    monkeypatch.setattr("target_spark_delta.target.isolated", dynamic)
     chosen = {"stream_options": {"orders": {"partition_by": ["name"], **OVERWRITE}}}
     lake.load(data("methods/overwrite_first"), **chosen)
     lake.load(data("methods/overwrite_next"), **chosen)
