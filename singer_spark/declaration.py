@@ -12,7 +12,7 @@ SPARK = th.PropertiesList(
         th.StringType,
         default=DEFAULT_MASTER,
         title="Spark master",
-        description="Any Spark master: local[4], spark://host:7077, yarn, k8s://…",
+        description="local[4], spark://host:7077; for YARN and Kubernetes use spark_remote.",
     ),
     th.Property(
         "spark_remote",
@@ -43,5 +43,14 @@ SPARK = th.PropertiesList(
         default=[],
         title="Local jars",
         description="Local jars; with these nothing is resolved from a repository.",
+    ),
+    th.Property(
+        "engine_idle",
+        th.StringType,
+        title="Keep Spark warm",
+        description=(
+            "How long Spark stays for the next run, such as 15m; SINGER_SPARK_ENGINE_IDLE sets it "
+            "too. Unset, it ends with the run."
+        ),
     ),
 )

@@ -47,8 +47,8 @@ class Scope:
         """Say whether the stream carries every row of its table."""
         return self.rows == ALL
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the member of a SCHEMA message."""
+    def to_dict(self, engine: str | None = None) -> dict[str, Any]:
+        """Return the member of a SCHEMA message, with the engine that a target may share."""
         read: dict[str, Any] = {"rows": self.rows}
         if self.rows == RANGE:
             read |= {"column": self.column, "nulls": self.nulls}
@@ -56,7 +56,14 @@ class Scope:
             read |= {name: value for name, value in bounds.items() if value is not None}
         elif self.rows == SOME and self.why:
             read["why"] = self.why
-        return {"read": read}
+        return {"read": read, **({"engine": engine} if engine else {})}
+
+
+def engine_of(message: Mapping[str, Any]) -> str | None:
+    """Read which engine the tap runs on, for a target of the same pipe."""
+    member = message.get(MEMBER)
+    engine = member.get("engine") if isinstance(member, Mapping) else None
+    return engine if isinstance(engine, str) else None
 
 
 def scope_of(message: Mapping[str, Any]) -> Scope | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from singer_spark.duration import parse_duration
 from singer_spark.guards import refusals
 
 DEFAULT_MASTER = "local[*]"
+ENGINE_IDLE = "SINGER_SPARK_ENGINE_IDLE"
 
 # What says where a catalog keeps its tables.
 _WAREHOUSES = (
@@ -29,6 +32,7 @@ class SparkSettings:
     conf: Mapping[str, str]
     packages: tuple[str, ...]
     jars: tuple[str, ...]
+    engine_idle: float = 0.0  # seconds that an engine outlives its last user
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> SparkSettings:
@@ -41,6 +45,7 @@ class SparkSettings:
             },
             packages=tuple(config.get("spark_packages") or ()),
             jars=tuple(config.get("spark_jars") or ()),
+            engine_idle=engine_idle(config.get("engine_idle")),
         )
 
     @property
@@ -58,6 +63,11 @@ class SparkSettings:
     def retries_tasks(self) -> bool:
         """Say whether a task that failed runs again, after it may have written some of its rows."""
         return not self.is_local or "," in self.master
+
+
+def engine_idle(given: Any) -> float:
+    """Return for how many seconds an engine is kept warm: as given, or by the environment."""
+    return float(parse_duration(given or os.environ.get(ENGINE_IDLE)) or 0)
 
 
 def map_problems(config: Mapping[str, Any]) -> list[str]:
@@ -85,6 +95,8 @@ def spark_problems(config: Mapping[str, Any]) -> list[str]:
         for name in ("spark_jars", "spark_packages")
         if config.get("spark_remote") and config.get(name)
     ]
+    if config.get("engine_idle") and parse_duration(config["engine_idle"]) is None:
+        problems.append("engine_idle must be a duration with its unit, such as 15m or 1h")
     return problems
 
 

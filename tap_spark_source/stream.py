@@ -13,6 +13,7 @@ from singer_sdk.metrics import get_metrics_logger
 from singer_sdk.singerlib import SchemaMessage, StateMessage
 from typing_extensions import override
 
+from singer_spark.engine.session import engine_for_pipe
 from singer_spark.errors import SettingsError
 from singer_spark.progress import Pulse
 from singer_spark.report import report
@@ -57,7 +58,7 @@ class SparkStream(DescribedStream):
                 json_schema(plan.properties, known=known),
                 list(plan.key_properties),
                 self._bookmark_properties,
-                scope.to_dict(),
+                scope.to_dict(engine_for_pipe()),
             )
 
     def _mapped_schemas(self) -> Iterator[SchemaMessage]:
@@ -77,7 +78,9 @@ class SparkStream(DescribedStream):
                 message.schema,
                 message.key_properties,
                 self._bookmark_properties,
-                mapped(self.scope, self.plan, arrives=arrives, maps=self._maps).to_dict(),
+                mapped(self.scope, self.plan, arrives=arrives, maps=self._maps).to_dict(
+                    engine_for_pipe()
+                ),
             )
 
     @property

@@ -12,7 +12,7 @@ from referencing.exceptions import Unresolvable
 
 from singer_spark.errors import ProtocolError, SchemaError, SettingsError
 from singer_spark.names import case_clashes, table_name
-from singer_spark.scope import SOME, Scope, scope_of
+from singer_spark.scope import SOME, Scope, engine_of, scope_of
 from singer_spark.typemap import comment_of, to_struct
 from target_spark_delta.completeness import check_completeness
 from target_spark_delta.destination import Destination
@@ -39,6 +39,7 @@ class Declared:
         keys: The key properties, None where it has none.
         bookmarks: The properties that the tap reads by, none where it does not say.
         scope: What the tap reads of the table, None where it does not say.
+        engine: The engine that the tap runs on, None where it does not say.
         is_filtered: Whether stream_maps leave records out.
     """
 
@@ -46,6 +47,7 @@ class Declared:
     keys: list[str] | None = None
     bookmarks: tuple[str, ...] = ()
     scope: Scope | None = None
+    engine: str | None = None
     is_filtered: bool = False
 
     def mapped(self, one: StreamMapping) -> Declared:
@@ -78,6 +80,7 @@ def parts_of(message: Message) -> Declared:
         keys=None if keys is None else list(dict.fromkeys(keys)),
         bookmarks=tuple(bookmarks or ()) if _are_names(bookmarks) else (),
         scope=scope_of(body),
+        engine=engine_of(body),
     )
 
 

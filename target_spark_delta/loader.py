@@ -25,15 +25,15 @@ class Loader:
     """Runs the jobs of each stream one after another, each stream in a session of its own.
 
     Args:
-        engine: Returns the process's session, started at the first call; called in the background.
-        isolate: Makes a session of its own for a stream, on that engine.
+        engine: Opens the process's first session; called in the background.
+        isolate: Makes a session of its own for a stream, on the same engine.
         parallelism: How many streams are worked on at the same time.
     """
 
     def __init__(
         self,
         engine: Callable[[], SparkSession],
-        isolate: Callable[[SparkSession], SparkSession],
+        isolate: Callable[[], SparkSession],
         parallelism: int,
     ) -> None:
         self._engine = engine
@@ -122,7 +122,8 @@ class Loader:
             number, job = lane.jobs.popleft()
             error: BaseException | None = None
             try:
-                lane.session = lane.session or self._isolate(self._engine())
+                self._engine()
+                lane.session = lane.session or self._isolate()
                 job(lane.session)
             except BaseException as raised:  # noqa: BLE001 - carried to the thread that reads
                 error = raised

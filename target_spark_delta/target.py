@@ -88,6 +88,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._schema_lines: dict[str, bytes] = {}
         self._waiting_versions: dict[str, int] = {}
         self._newest_line = 0
+        self._engine_of_tap: str | None = None
         self._assignment = Assignment.here()
         self._urls = {self._settings.path} - {""}
         self._loader = Loader(self._engine, self._isolate, self._settings.parallelism)
@@ -100,9 +101,11 @@ class TargetSparkDelta(SparkPlugin, Target):
         return make_folder(self._settings.temp_dir, prefix=f"{self.name}-")
 
     def _engine(self) -> SparkSession:
-        return open_session(self._settings.spark, urls=sorted(self._urls))
+        return open_session(
+            self._settings.spark, urls=sorted(self._urls), engine=self._engine_of_tap
+        )
 
-    def _isolate(self, engine: SparkSession) -> SparkSession:
+    def _isolate(self) -> SparkSession:
         session = isolated()
         session.conf.set("spark.sql.parquet.compression.codec", self._settings.compression)
         fence.fence(session, self._assignment)
@@ -115,6 +118,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         if not self._schema_lines:
             self._sweep()
         parts = parts_of(message)
+        self._engine_of_tap = self._engine_of_tap or parts.engine
         if self._settings.maps is None:
             routes = [self._declare(message.stream, parts, message)]
         else:

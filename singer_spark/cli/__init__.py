@@ -9,6 +9,7 @@ from singer_spark.cli import (
     check,
     completion,
     demo,
+    engine,
     init,
     run,
     runs,
@@ -36,6 +37,7 @@ for command in (
     init.init,
     schedule.schedule,
     unlock.unlock,
+    engine.engine,
     demo.demo,
     completion.completion,
 ):

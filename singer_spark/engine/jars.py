@@ -96,8 +96,8 @@ def cache_folder() -> Path:
 def spark_jars() -> Path:
     """Return the folder of the jars that Spark itself ships."""
     found = find_spec("pyspark")  # not imported, which takes a while
-    assert found is not None
-    assert found.origin is not None
+    if found is None or found.origin is None:
+        raise SettingsError("pyspark is missing; install singer-spark anew")
     return Path(found.origin).with_name("jars")
 
 

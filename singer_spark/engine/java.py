@@ -19,9 +19,10 @@ from singer_spark.errors import SettingsError
 
 GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 _OLDEST = 17
+_ASKS_FOR_NATIVE = 24
 _INSTALL = "install a Java runtime 17 or newer (such as openjdk-17-jre-headless or Temurin 17)"
 # What Spark itself opens of Java's modules, as its launcher does.
-_OPENED = [
+_OPENED = (
     "java.lang",
     "java.lang.invoke",
     "java.lang.reflect",
@@ -36,7 +37,7 @@ _OPENED = [
     "sun.nio.cs",
     "sun.security.action",
     "sun.util.calendar",
-]
+)
 _OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
@@ -100,7 +101,7 @@ def arguments(
     """Write the arguments of a JVM that waits for its keeper's commands."""
     return [
         *_OPTIONS,
-        *(_NATIVE if java.major >= 24 else ()),
+        *(_NATIVE if java.major >= _ASKS_FOR_NATIVE else ()),
         *options,
         *(f"-D{key}={value}" for key, value in conf.items()),
         "-cp",

@@ -75,14 +75,13 @@ class Jvm:
             env=environment,
             cwd=self._folder,
         )
-        port, secret = self._await_gateway(answer)
+        port, secret = self._await_gateway(self._process, answer)
         file.unlink()
         self._connect(port, secret)
 
     def wait(self) -> str:
         """Wait for the end of Java, and say how it ended."""
-        assert self._process is not None
-        code = self._process.wait()
+        code = self._process.wait() if self._process else 0
         if code == _OUT_OF_MEMORY:
             return "Spark ran out of memory; raise spark.driver.memory in spark_conf"
         return f"Spark's process ended (code {code})"
@@ -116,11 +115,10 @@ class Jvm:
         """End Java: by its standard input, so that it leaves in order, or at once."""
         process = self._process
         if process is not None and process.poll() is None:
-            assert process.stdin is not None
             if at_once:
                 process.kill()
             with suppress(OSError):
-                process.stdin.close()
+                _input(process).close()
             try:
                 process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
@@ -148,11 +146,10 @@ class Jvm:
         infos = [known.apply(place) for place in range(known.size())]
         return [key(user, one.sessionId()) for one in infos if one.userId() == user]
 
-    def _await_gateway(self, answer: Path) -> tuple[int, str]:
-        assert self._process is not None
+    def _await_gateway(self, process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:
         deadline = time.monotonic() + _START_SECONDS
         while not answer.exists():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(self._last_words())
             time.sleep(0.01)
         content = answer.read_bytes()
@@ -284,12 +281,15 @@ class Keeper:
             case "status":
                 _send(connection, self._status())
             case "end":
+                _send(connection, {"ended": "someone asked for it"})
                 self.end()
             case "quiet":
                 self._await_quiet()
                 _send(connection, {"quiet": True})
             case "goodbye":
                 return True
+            case _:
+                _send(connection, {"refused": "an unknown question"})
         return False
 
     def _lend(self, needed: Spec, user: str, connection: socket.socket) -> dict[str, Any]:
@@ -341,6 +341,12 @@ class Keeper:
                 self._fail("Spark did not end the work of a client that was killed")
         except Exception as error:  # noqa: BLE001 - Spark has ended, or is no longer to be trusted
             self._fail(_first_line(error))
+
+
+def _input(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    if process.stdin is None:
+        raise OSError("the process has no standard input of ours")
+    return process.stdin
 
 
 def _send(connection: socket.socket, answer: dict[str, Any]) -> None:

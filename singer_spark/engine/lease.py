@@ -34,9 +34,15 @@ class Lease:
         self._connection = connection
         self._answers = connection.makefile("r", encoding="utf-8")
 
+    def ask(self, spec: Spec) -> None:
+        """Ask the keeper for the engine; from now on it belongs to this process as well."""
+        with suppress(OSError):  # the answer will say that it is gone
+            self._send("lease", spec=spec.to_json())
+
     def take(self, spec: Spec) -> str | None:
-        """Ask the keeper for the engine, which may still be starting; say why it refuses."""
-        answer = self._ask("lease", spec=spec.to_json())
+        """Ask for the engine and wait until it can be used; say why it is refused."""
+        self.ask(spec)
+        answer = self._answer()
         if reason := answer.get("refused"):
             self.end()
             return str(reason)
@@ -53,11 +59,17 @@ class Lease:
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
-    def _ask(self, what: str, **members: Any) -> dict[str, Any]:
+    def settle(self) -> None:
+        """Wait until nothing runs any more of those whose lease has ended."""
+        with suppress(OSError):
+            self._send("quiet")
+            while "quiet" not in (answer := self._answer()) and "ended" not in answer:
+                pass
+
+    def _answer(self) -> dict[str, Any]:
         try:
-            self._send(what, **members)
             line = self._answers.readline()
-        except OSError:
+        except (OSError, ValueError):
             line = ""
         answer: dict[str, Any] = json.loads(line) if line else {"ended": "it is gone"}
         return answer
@@ -88,12 +100,13 @@ def find_lease(spec: Spec, engines: Iterable[str]) -> Lease | None:
 
 
 def start_engine(spec: Spec, idle_seconds: float = 0.0) -> Lease:
-    """Start an engine and take the first lease of it.
+    """Start an engine, and connect to its keeper; nobody waits for Spark yet.
 
     Args:
         spec: What it is made of.
         idle_seconds: How long it outlives its last lease; 0 for an engine of this run alone.
     """
+    asked = json.dumps({"spec": spec.to_json(), "idle_seconds": idle_seconds})
     keeper = subprocess.Popen(
         [sys.executable, "-m", "singer_spark.engine.keeper"],
         stdin=subprocess.PIPE,
@@ -102,19 +115,23 @@ def start_engine(spec: Spec, idle_seconds: float = 0.0) -> Lease:
         start_new_session=True,  # what ends this process by Ctrl-C must not end Spark before it
         text=True,
     )
-    assert keeper.stdin is not None
-    assert keeper.stdout is not None
-    with keeper.stdin, keeper.stdout:
-        with suppress(BrokenPipeError):
-            json.dump({"spec": spec.to_json(), "idle_seconds": idle_seconds}, keeper.stdin)
-            keeper.stdin.close()
+    with suppress(BrokenPipeError):
+        engine = _talk(keeper, asked)
+        return Lease(engine, dial(engine))
+    raise TransientError("Spark's keeper did not start; run again")
+
+
+def _talk(keeper: subprocess.Popen[str], asked: str) -> str:
+    """Give the keeper its orders and read the engine's id; it lives on."""
+    if keeper.stdin is None or keeper.stdout is None:
+        raise BrokenPipeError
+    with keeper.stdout, keeper.stdin:
+        keeper.stdin.write(asked)
+        keeper.stdin.close()
         engine = keeper.stdout.readline().strip()
     if not engine:
-        raise TransientError("Spark's keeper did not start; run again")
-    lease = Lease(engine, dial(engine))
-    if reason := lease.take(spec):
-        raise TransientError(f"Spark's engine refuses its own starter: {reason}")
-    return lease
+        raise BrokenPipeError
+    return engine
 
 
 def engines_at_hand(engine: str | None) -> list[str]:

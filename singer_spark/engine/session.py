@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import os
 import socket
+import stat
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pyspark.errors import PySparkException
 
-from singer_spark.engine.lease import Lease, engines_at_hand, find_lease, start_engine
+from singer_spark.engine.lease import ENGINE, Lease, engines_at_hand, find_lease, start_engine
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import TransientError
 from singer_spark.guards import GUARDS
@@ -54,7 +55,9 @@ def open_session(
             if settings.remote:
                 _new_session = _remote_sessions(settings)
             else:
-                _new_session = _engine_sessions(Spec.of(settings, urls), engine)
+                _new_session = _engine_sessions(
+                    Spec.of(settings, urls), engine, settings.engine_idle
+                )
             _session = _new_session()
             report_progress()
         return _session
@@ -65,13 +68,23 @@ def isolated() -> SparkSession:
 
     Commit metadata is a setting of the session, so every stream that commits needs one.
     """
-    assert _new_session is not None, "open_session comes first"
+    if _new_session is None:
+        raise RuntimeError("open_session comes first")
     return _new_session()
 
 
-def engine_id() -> str | None:
-    """Return the id of the engine of this process, if it has one."""
-    return _lease.engine if _lease else None
+def engine_for_pipe() -> str | None:
+    """Return the id of this process's engine, for one that reads what it writes.
+
+    The processes of a run know their engine. A file outlives an engine, so it gets no id.
+    """
+    if _lease is None or os.environ.get(ENGINE):
+        return None
+    try:
+        is_pipe = stat.S_ISFIFO(os.fstat(1).st_mode)
+    except OSError:
+        return None
+    return _lease.engine if is_pipe else None
 
 
 def engine_end() -> str | None:
@@ -79,10 +92,12 @@ def engine_end() -> str | None:
     return _lease.ended if _lease else None
 
 
-def _engine_sessions(spec: Spec, engine: str | None) -> Callable[[], SparkSession]:
+def _engine_sessions(
+    spec: Spec, engine: str | None, idle_seconds: float
+) -> Callable[[], SparkSession]:
     global _lease
     threading.Thread(target=_import_client, daemon=True).start()
-    lease = find_lease(spec, engines_at_hand(engine)) or start_engine(spec)
+    lease = find_lease(spec, engines_at_hand(engine)) or _started(spec, idle_seconds)
     _lease = lease
     atexit.register(lease.end)
     from singer_spark.engine.channel import engine_channel, short_patience
@@ -94,6 +109,13 @@ def _engine_sessions(spec: Spec, engine: str | None) -> Callable[[], SparkSessio
         return opened
 
     return open_one
+
+
+def _started(spec: Spec, idle_seconds: float) -> Lease:
+    lease = start_engine(spec, idle_seconds)
+    if reason := lease.take(spec):
+        raise TransientError(f"Spark's engine does not fit its starter: {reason}; run again")
+    return lease
 
 
 def _import_client() -> None:

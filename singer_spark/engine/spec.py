@@ -25,22 +25,10 @@ from singer_spark.settings import SparkSettings
 
 _MAX_MEMORY_MB = 4096
 # Variables that change what Spark, Hadoop or a driver does.
-_ENVIRONMENT = [
-    "AWS_",
-    "AZURE_",
-    "GOOGLE_",
-    "HADOOP_",
-    "SPARK_",
-    "PYSPARK_",
-    "JAVA_",
-    "JDK_JAVA_",
-    "KRB5",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "ALL_PROXY",
-    "SINGER_SPARK_LOG_LEVEL",
-]
+_ENVIRONMENT = (
+    *("AWS_", "AZURE_", "GOOGLE_", "HADOOP_", "SPARK_", "PYSPARK_", "JAVA_", "JDK_JAVA_", "KRB5"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SINGER_SPARK_LOG_LEVEL"),
+)
 # Set by Spark's own client, or by whoever starts an engine: they differ without a difference.
 _NO_MATTER = {
     "JAVA_HOME",
@@ -204,5 +192,5 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(environ.items())
-        if name.upper().startswith(tuple(_ENVIRONMENT)) and name not in _NO_MATTER
+        if name.upper().startswith(_ENVIRONMENT) and name not in _NO_MATTER
     }

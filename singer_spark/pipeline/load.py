@@ -42,6 +42,7 @@ class Pipeline:
     stall_timeout: float | None = STALL_SECONDS  # without any progress; None is never
     locks: bool = True  # False lets runs of this pipeline start together
     keep_runs: int | None = KEEP_RUNS  # records of runs; None keeps all
+    engine_idle: int | None = None  # seconds that Spark outlives the run
 
 
 def load_pipeline(path: Path, env: Mapping[str, str] = os.environ) -> Pipeline:
@@ -75,6 +76,7 @@ def parse_pipeline(document: Any, *, folder: Path, env: Mapping[str, str]) -> Pi
         openlineage=root.web_address("openlineage", or_file=True),
         locks=root.choice("lock", LOCKS, default="auto") != "none",
         keep_runs=_keep_runs(root),
+        engine_idle=root.duration("engine_idle"),
     )
     root.close()
     if problems:

@@ -7,9 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +48,7 @@ class Job:
     folder: Path
     assignment: Assignment | None = None
     quiet: bool = False  # both sides log problems only, unless somebody asked otherwise
+    engine: Mapping[str, str] = field(default_factory=dict)  # what says which one both use
 
     @property
     def env(self) -> dict[str, str]:
@@ -58,7 +59,7 @@ class Job:
             REPORT_FILE: str(self.report_file),
         }
         level = {"LOGLEVEL": "WARNING"} if self.quiet else {}
-        return {**level, **os.environ, **names, **self._assigned}
+        return {**level, **os.environ, **names, **self._assigned, **self.engine}
 
     @property
     def _assigned(self) -> dict[str, str]:

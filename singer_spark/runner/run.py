@@ -17,6 +17,7 @@ from singer_spark.runner.advice import suggest_lookbacks, warnings_of
 from singer_spark.runner.appended import after_failed_runs
 from singer_spark.runner.book import Book, open_store_book
 from singer_spark.runner.commands import Job, find_commands, open_folder, transfer_all
+from singer_spark.runner.engine import engine_of_run
 from singer_spark.runner.files import FileBook
 from singer_spark.runner.identity import Identities
 from singer_spark.runner.lineage import tell_lineage
@@ -125,8 +126,8 @@ def _move(job: Job, record: RunRecord, transfer: Transfer, start: Start) -> None
     commands = find_commands(start.pipeline)
     meter = transfer.meter
     try:
-        with transfer.children:
-            transfer_all(job, transfer, commands, start)
+        with engine_of_run(start.pipeline) as engine, transfer.children:
+            transfer_all(replace(job, engine=engine), transfer, commands, start)
     finally:
         meter.look()
         record.streams = meter.streams
