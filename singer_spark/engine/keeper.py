@@ -204,7 +204,7 @@ class Keeper:
     def __init__(self, spec: Spec, idle_seconds: float, folder: Path) -> None:
         self._spec, self._idle_seconds, self._folder = spec, idle_seconds, folder
         self.jvm = Jvm(spec, folder)
-        self._started = threading.Event()
+        self.started = threading.Event()
         self._failure: str | None = None
         # Held while a client that left is cleaned up after: nobody gets a lease meanwhile.
         self._changing = threading.Condition()
@@ -241,7 +241,7 @@ class Keeper:
             self.jvm.start()
         except (OSError, RuntimeError) as error:
             self._fail(str(error))
-        self._started.set()
+        self.started.set()
         if self._failure is None:
             self._fail(self.jvm.wait())
 
@@ -297,7 +297,7 @@ class Keeper:
             return {"refused": reason}
         with self._changing:
             self._leases[user] = connection
-        self._started.wait()
+        self.started.wait()
         self._await_quiet()
         if self._failure:
             return {"ended": self._failure}
@@ -313,7 +313,7 @@ class Keeper:
             "pid": os.getpid(),
             "leases": len(self._leases),
             "idle_seconds": self._idle_seconds,
-            "is_ready": self._started.is_set(),
+            "is_ready": self.started.is_set(),
             "master": self._spec.conf["spark.master"],
         }
 
@@ -326,7 +326,7 @@ class Keeper:
         # Nobody is left who could wait for an end in order.
         if is_over and not said_goodbye:
             self._fail("its last client was killed")
-        elif self._started.is_set() and not is_over:
+        elif self.started.is_set() and not is_over:
             self._clean_up(user, said_goodbye=said_goodbye)
         with self._changing:
             self._leaving -= 1
