@@ -55,7 +55,8 @@ def _keep() -> tuple[str, int, str]:
     """Keep an engine in this process until nobody uses it, so that tests can look into its Java."""
     folder = place.make_engine_folder()
     kept = keeper.Keeper(Spec.of(SparkSettings.from_config({}), URLS), 0.0, folder)
-    thread = threading.Thread(target=kept.run, args=(keeper.listen(folder, is_shared=False),))
+    listening = keeper.listen(folder, is_shared=False)
+    thread = threading.Thread(target=kept.run, args=(listening,), daemon=True)
     thread.start()
     atexit.register(thread.join)
     kept.started.wait()
