@@ -56,13 +56,18 @@ class SparkSettings:
     @property
     def has_warehouse(self) -> bool:
         """Say whether the settings name a place for the tables of Spark's own catalog."""
-        is_hive = self.conf.get("spark.sql.catalogImplementation") == "hive"
-        return bool(self.remote) or is_hive or any(key in self.conf for key in _WAREHOUSES)
+        return bool(self.remote) or has_warehouse(self.conf)
 
     @property
     def retries_tasks(self) -> bool:
         """Say whether a task that failed runs again, after it may have written some of its rows."""
         return not self.is_local or "," in self.master
+
+
+def has_warehouse(conf: Mapping[str, str]) -> bool:
+    """Say whether a configuration names a place for the tables of Spark's own catalog."""
+    is_hive = conf.get("spark.sql.catalogImplementation") == "hive"
+    return is_hive or any(key in conf for key in _WAREHOUSES)
 
 
 def engine_idle(given: Any) -> float:

@@ -30,6 +30,7 @@ from singer_spark.engine.java import Archive, argument_file, arguments, find_jav
 from singer_spark.engine.place import SHARED, SOCKET, make_engine_folder
 from singer_spark.engine.spec import Spec
 from singer_spark.scratch import make_scratch, remove_scratch
+from singer_spark.settings import has_warehouse
 
 _FIRST_LEASE_SECONDS = 60.0
 _START_SECONDS = 180.0
@@ -171,18 +172,20 @@ class Jvm:
     def _paths(self) -> list[str]:
         beside = Path(__file__).parent
         memory = self._spec.conf.get("spark.driver.memory", "1g")
+        # A name that Java's locale cannot read stays away from it.
+        scratch = [f"-Djava.io.tmpdir={self._scratch}"] if str(self._scratch).isascii() else []
         return [
             f"-Xmx{memory}",
-            f"-Djava.io.tmpdir={self._scratch}",
             f"-Dlog4j2.configurationFile={(beside / 'log4j2.properties').as_uri()}",
             f"-Dderby.stream.error.file={os.devnull}",
+            *scratch,
         ]
 
     def _conf(self) -> dict[str, str]:
         """Add what lies in folders of this process."""
         beside = Path(__file__).parent
         conf = {
-            "spark.sql.warehouse.dir": (self._scratch / "spark-warehouse").as_uri(),
+            **self._warehouse(),
             "spark.local.dir": str(self._scratch),
             "spark.scheduler.allocation.file": (beside / "fairscheduler.xml").as_uri(),
             **self._spec.conf,
@@ -190,6 +193,12 @@ class Jvm:
         if not conf["spark.master"].startswith("local"):
             conf["spark.jars"] = ",".join(self._spec.jars)
         return conf
+
+    def _warehouse(self) -> dict[str, str]:
+        """Keep Spark from making a warehouse in its working folder, where no table must go."""
+        if has_warehouse(self._spec.conf):
+            return {}
+        return {"spark.sql.warehouse.dir": (self._scratch / "spark-warehouse").as_uri()}
 
     def _last_words(self) -> str:
         log = self._folder / "log"

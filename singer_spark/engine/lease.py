@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any, final
 
 from singer_spark.engine.place import dial, shared_engines
@@ -32,56 +33,54 @@ class Lease:
         self.port, self.token, self.user = 0, "", ""
         self.ended: str | None = None
         self._connection = connection
-        self._answers = connection.makefile("r", encoding="utf-8")
+        self._answers: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        threading.Thread(target=self._listen, name="lease", daemon=True).start()
 
     def ask(self, spec: Spec) -> None:
         """Ask the keeper for the engine; from now on it belongs to this process as well."""
-        with suppress(OSError):  # the answer will say that it is gone
-            self._send("lease", spec=spec.to_json())
+        self._send("lease", spec=spec.to_json())
 
     def take(self, spec: Spec) -> str | None:
         """Ask for the engine and wait until it can be used; say why it is refused."""
         self.ask(spec)
-        answer = self._answer()
+        answer = self._answers.get()
         if reason := answer.get("refused"):
             self.end()
             return str(reason)
         if reason := answer.get("ended"):
             raise TransientError(f"Spark's engine cannot be used: {reason}; run again")
         self.port, self.token, self.user = answer["port"], answer["token"], answer["user"]
-        threading.Thread(target=self._watch, name="lease", daemon=True).start()
         return None
-
-    def end(self) -> None:
-        """Give the engine back."""
-        with suppress(OSError):
-            self._send("goodbye")
-            self._connection.shutdown(socket.SHUT_RDWR)
-        self._connection.close()
 
     def settle(self) -> None:
         """Wait until nothing runs any more of those whose lease has ended."""
-        with suppress(OSError):
-            self._send("quiet")
-            while "quiet" not in (answer := self._answer()) and "ended" not in answer:
-                pass
+        self._send("quiet")
+        while "quiet" not in (answer := self._answers.get()) and "ended" not in answer:
+            pass
 
-    def _answer(self) -> dict[str, Any]:
-        try:
-            line = self._answers.readline()
-        except (OSError, ValueError):
-            line = ""
-        answer: dict[str, Any] = json.loads(line) if line else {"ended": "it is gone"}
-        return answer
+    def end(self) -> None:
+        """Give the engine back."""
+        self._send("goodbye")
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+    def _listen(self) -> None:
+        """Read what the keeper says; the last word is how the engine ended."""
+        with (
+            suppress(OSError, ValueError),
+            self._connection.makefile("r", encoding="utf-8") as file,
+        ):
+            for line in file:
+                answer = json.loads(line)
+                self.ended = self.ended or answer.get("ended")
+                self._answers.put(answer)
+        self.ended = self.ended or "it was killed"
+        self._answers.put({"ended": self.ended})
 
     def _send(self, what: str, **members: Any) -> None:
-        self._connection.sendall(json.dumps({"ask": what, **members}).encode() + b"\n")
-
-    def _watch(self) -> None:
-        """Learn of the engine's end, so that errors can name it."""
-        with suppress(OSError, ValueError):
-            line = self._answers.readline()
-            self.ended = json.loads(line)["ended"] if line else "it was killed"
+        with suppress(OSError):  # who listens learns that it is gone
+            self._connection.sendall(json.dumps({"ask": what, **members}).encode() + b"\n")
 
 
 def find_lease(spec: Spec, engines: Iterable[str]) -> Lease | None:
@@ -89,10 +88,10 @@ def find_lease(spec: Spec, engines: Iterable[str]) -> Lease | None:
     for engine in engines:
         try:
             lease = Lease(engine, dial(engine))
-        except (OSError, ValueError):
-            logger.debug("Engine %s is gone", engine)
+            reason = lease.take(spec)
+        except (OSError, ValueError, TransientError) as error:
+            logger.debug("Engine %s is gone: %s", engine, error)
             continue
-        reason = lease.take(spec)
         if reason is None:
             return lease
         logger.debug("Engine %s does not fit: %s", engine, reason)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 VERSION, TABLE = "delta_version", "delta_table"
+_OF_FEED = ("_change_type", "_commit_version", "_commit_timestamp")
 _IMAGE = "_change_type in ('insert', 'update_postimage')"
 _AFRESH = "remove the stream's bookmark from the state, and it is read in full again"
 
@@ -171,7 +172,10 @@ def _feed(source: FrameSource, plan: ReadPlan, first: int, last: int) -> DataFra
     feed = source.spark.read.option("readChangeFeed", "true").options(
         startingVersion=str(first), endingVersion=str(last)
     )
-    return feed.table(source.sql_name(plan.table))
+    name = source.sql_name(plan.table)
+    # By name: Spark Connect expands a star before it learns that this is the feed.
+    columns = [quote(column) for column in source.spark.table(name).columns]
+    return feed.table(name).selectExpr(*columns, *_OF_FEED)
 
 
 def _rows_by_version(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from singer_spark import session
 from singer_spark.guards import GUARDS, START_GUARDS
-from singer_spark.settings import SparkSettings, spark_problems
+from singer_spark.settings import spark_problems
 
 REFUSED = {
     **dict.fromkeys((*GUARDS, *START_GUARDS), "x"),
@@ -59,12 +56,6 @@ def test_tuning_passes(key):
     assert spark_problems({"spark_conf": {key: TUNING[key]}}) == []
 
 
-def test_every_guard_is_set_in_a_session_that_we_start():
-    conf = session._configuration(SparkSettings.from_config({}), [], Path("/scratch"))
-    for key, guard in {**GUARDS, **START_GUARDS}.items():
-        assert conf[key] == guard.value
-
-
 @pytest.mark.parametrize(
     ("more", "fits"),
     [
@@ -83,17 +74,6 @@ def test_tables_of_a_catalog_never_go_to_a_temporary_folder(more, fits):
     if problems:
         assert "spark.sql.warehouse.dir" in problems[0]
         assert problems[0].startswith("catalog: ")
-
-
-@pytest.mark.parametrize("key", ["spark.sql.warehouse.dir", "spark.hadoop.hive.metastore.uris"])
-def test_a_warehouse_of_the_user_is_left_alone(key):
-    settings = SparkSettings.from_config({"spark_conf": {key: "x"}})
-    conf = session._configuration(settings, [], Path("/scratch"))
-    assert conf.get("spark.sql.warehouse.dir") == (
-        "x" if key == "spark.sql.warehouse.dir" else None
-    )
-    plain = session._configuration(SparkSettings.from_config({}), [], Path("/scratch"))
-    assert plain["spark.sql.warehouse.dir"] == "file:///scratch/spark-warehouse"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,219 @@
+"""Leases: who gets the engine, and what happens when a client leaves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from singer_spark.engine import keeper, lease, place
+from singer_spark.engine.lease import Lease, find_lease
+from singer_spark.engine.spec import Spec
+from singer_spark.errors import TransientError
+
+SPEC = Spec(
+    version="1",
+    java="17",
+    jars={},
+    options=(),
+    conf={"spark.master": "local[*]"},
+    environment={},
+)
+
+
+class FakeJvm:
+    """Spark as the keeper sees it."""
+
+    port, token = 15002, "token"
+
+    def __init__(self, _spec, _folder):
+        self.did = []
+        self.dies = threading.Event()
+        self.may_start = threading.Event()
+        self.may_start.set()
+        self.may_interrupt = threading.Event()
+        self.may_interrupt.set()
+        self.obeys = True
+        self.reason = "Spark's process ended (code 9)"
+
+    def start(self):
+        self.may_start.wait()
+
+    def wait(self):
+        self.dies.wait()
+        return self.reason
+
+    def interrupt(self, user):
+        self.may_interrupt.wait()
+        self.did.append(("interrupt", user))
+        return self.obeys
+
+    def release(self, user):
+        self.did.append(("release", user))
+
+    def end(self, *, at_once):
+        self.did.append(("end", at_once))
+
+
+class Engine:
+    def __init__(self, idle_seconds):
+        folder = place.make_engine_folder()
+        self.id = folder.name
+        self.keeper = keeper.Keeper(SPEC, idle_seconds, folder)
+        self.jvm = self.keeper.jvm
+        listening = keeper.listen(folder, is_shared=bool(idle_seconds))
+        self.thread = threading.Thread(target=self.keeper.run, args=(listening,), daemon=True)
+        self.thread.start()
+
+    def lease(self, spec=SPEC):
+        return find_lease(spec, [self.id])
+
+    def is_over(self, seconds=5.0):
+        self.thread.join(seconds)
+        return not self.thread.is_alive()
+
+    def did(self, *names):
+        """Wait until the JVM was asked to do things, in this order."""
+        deadline = time.monotonic() + 5
+        while [name for name, _ in self.jvm.did] != list(names) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return [name for name, _ in self.jvm.did] == list(names)
+
+
+@pytest.fixture
+def start(monkeypatch, tmp_path):
+    monkeypatch.setattr(keeper, "Jvm", FakeJvm)
+    monkeypatch.setattr(place, "_root", lambda: tmp_path)
+    engines = []
+
+    def start_one(idle_seconds=0.0):
+        engines.append(Engine(idle_seconds))
+        return engines[-1]
+
+    yield start_one
+    for engine in engines:
+        engine.keeper.end()
+        assert engine.is_over()
+
+
+def kill(held: Lease):
+    """End a lease as the end of its process does: without a word."""
+    held._connection.shutdown(2)
+    held._connection.close()
+
+
+def test_a_private_engine_ends_in_order_with_its_last_lease(start):
+    engine = start()
+    one, other = engine.lease(), engine.lease()
+    assert (one.port, one.token) == (15002, "token")
+    assert one.user != other.user
+    one.end()
+    assert engine.did("release")
+    assert not engine.is_over(0.7)
+    other.end()
+    assert engine.is_over()
+    assert engine.jvm.did[-1] == ("end", False)
+
+
+def test_what_a_killed_client_left_is_interrupted_before_anybody_gets_a_lease(start):
+    engine = start()
+    killed, stays = engine.lease(), engine.lease()
+    engine.jvm.may_interrupt.clear()
+    kill(killed)
+    time.sleep(0.2)
+    waiting = []
+    thread = threading.Thread(target=lambda: waiting.append(engine.lease()), daemon=True)
+    thread.start()
+    settled = threading.Thread(target=stays.settle, daemon=True)
+    settled.start()
+    thread.join(0.3)
+    assert not waiting
+    assert settled.is_alive()
+    engine.jvm.may_interrupt.set()
+    thread.join(5)
+    settled.join(5)
+    assert waiting[0].user
+    assert not settled.is_alive()
+    assert engine.jvm.did == [("interrupt", killed.user)]
+    waiting[0].end()
+    stays.end()
+
+
+def test_a_private_engine_whose_last_client_is_killed_ends_at_once(start):
+    engine = start()
+    kill(engine.lease())
+    assert engine.is_over()
+    assert engine.jvm.did == [("end", True)]
+
+
+def test_work_that_cannot_be_interrupted_ends_the_engine(start):
+    engine = start()
+    engine.jvm.obeys = False
+    killed, stays = engine.lease(), engine.lease()
+    kill(killed)
+    assert engine.is_over()
+    assert engine.jvm.did[-1] == ("end", True)
+    assert "did not end the work" in _ended(stays)
+
+
+def test_a_shared_engine_outlives_its_clients_and_is_found(start):
+    engine = start(idle_seconds=0.6)
+    assert place.shared_engines() == [engine.id]
+    engine.lease().end()
+    assert not engine.is_over(0.2)
+    engine.lease().end()
+    assert engine.is_over()
+
+
+def test_a_private_engine_is_found_by_its_id_only(start, monkeypatch):
+    engine = start()
+    assert place.shared_engines() == []
+    monkeypatch.setenv(lease.ENGINE, engine.id)
+    assert lease.engines_at_hand(None) == [engine.id]
+    engine.lease().end()
+
+
+def test_who_needs_something_else_is_refused_and_counts_for_nothing(start):
+    engine = start()
+    held = engine.lease()
+    assert engine.lease(replace(SPEC, java="21")) is None
+    assert engine.lease(replace(SPEC, jars={"/x.jar": "x.jar"})) is None
+    assert engine.jvm.did == []
+    held.end()
+    assert engine.is_over()
+
+
+def test_the_end_of_spark_reaches_who_holds_a_lease_and_who_waits_for_one(start):
+    engine = start()
+    held = engine.lease()
+    engine.jvm.reason = "Spark ran out of memory"
+    engine.jvm.dies.set()
+    assert "out of memory" in _ended(held)
+    assert engine.is_over()
+    assert engine.lease() is None, "it is gone"
+
+
+def test_a_spark_that_does_not_start_is_one_error(start, monkeypatch):
+    def fail(_self):
+        raise RuntimeError("Spark did not start: no space left")
+
+    monkeypatch.setattr(FakeJvm, "start", fail)
+    engine = start()
+    held = Lease(engine.id, place.dial(engine.id))
+    with pytest.raises(TransientError, match=r"no space left|it is gone"):
+        held.take(SPEC)
+
+
+@pytest.mark.parametrize("engine", ["engine-none", "../../etc", "engine-a/../b", ""])
+def test_an_id_that_names_no_engine_is_passed_over(start, engine):
+    start()
+    assert find_lease(SPEC, [engine]) is None
+
+
+def _ended(held: Lease) -> str:
+    deadline = time.monotonic() + 5
+    while held.ended is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return str(held.ended)

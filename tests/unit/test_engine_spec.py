@@ -1,0 +1,150 @@
+"""What an engine is made of, and whom it serves."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from singer_spark.engine import spec as module
+from singer_spark.engine.java import Archive, Java, argument_file, find_java
+from singer_spark.engine.keeper import Jvm
+from singer_spark.engine.spec import Spec
+from singer_spark.errors import SettingsError
+from singer_spark.guards import GUARDS, START_GUARDS
+from singer_spark.settings import SparkSettings
+
+
+@pytest.fixture(autouse=True)
+def jars(monkeypatch, tmp_path):
+    """Jars that nobody needs to fetch."""
+    monkeypatch.setattr(
+        module.jars,
+        "resolve",
+        lambda groups, **_: [tmp_path / f"{one.split(':')[1]}.jar" for g in groups for one in g],
+    )
+
+
+def spec_of(*urls, **config):
+    return Spec.of(SparkSettings.from_config(config), urls)
+
+
+def test_every_guard_is_set_in_an_engine():
+    conf = spec_of().conf
+    for key, guard in {**GUARDS, **START_GUARDS}.items():
+        assert conf[key] == guard.value
+
+
+def test_an_engine_serves_who_needs_no_more_than_it_has():
+    wide, narrow = spec_of("jdbc:postgresql://h/d"), spec_of()
+    assert wide.misfit(narrow) is None
+    assert wide.misfit(wide) is None
+    assert narrow.misfit(wide) == "no postgresql.jar"
+
+
+def test_delta_and_s3_are_always_in():
+    assert spec_of("s3a://bucket", "/lake").jars == spec_of().jars
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"spark_conf": {"spark.driver.memory": "1g"}}, "another conf"),
+        ({"spark_conf": {"spark.driver.extraJavaOptions": "-Xss4m"}}, "another options"),
+        ({"spark_master": "local[1]"}, "another conf"),
+    ],
+)
+def test_other_settings_need_another_engine(change, reason):
+    assert spec_of().misfit(spec_of(**change)) == reason
+
+
+def test_another_login_needs_another_engine(monkeypatch):
+    before = spec_of()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+    assert before.misfit(spec_of()) == "another environment"
+
+
+def test_where_things_lie_makes_no_difference(monkeypatch, tmp_path):
+    here = spec_of()
+    moved = replace(here, jars={f"/venv{path}": name for path, name in here.jars.items()})
+    monkeypatch.setenv("PYSPARK_PYTHON", "/venv/bin/python")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert here.misfit(moved) is None
+    assert here.misfit(spec_of()) is None
+
+
+def test_jars_of_the_user_are_known_by_their_content(tmp_path):
+    one, same, other = (tmp_path / name for name in ("a.jar", "b.jar", "c.jar"))
+    one.write_bytes(b"x")
+    same.write_bytes(b"x")
+    other.write_bytes(b"y")
+    has = spec_of(spark_jars=[str(one)])
+    assert has.misfit(spec_of(spark_jars=[str(same)])) is None
+    assert has.misfit(spec_of(spark_jars=[str(other)]))
+    with pytest.raises(SettingsError, match="spark_jars: no such file"):
+        spec_of(spark_jars=["nowhere.jar"])
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://host"])
+def test_masters_that_need_a_launcher_are_refused_with_the_way_out(master):
+    with pytest.raises(SettingsError, match="name it in spark_remote"):
+        spec_of(spark_master=master)
+
+
+def test_a_spec_reaches_its_keeper_unchanged():
+    spec = spec_of(
+        "jdbc:sqlite:x", spark_conf={"spark.driver.extraJavaOptions": "-Xss4m -Da='b c'"}
+    )
+    assert Spec.from_json(spec.to_json()) == spec
+    assert spec.options == ("-Xss4m", "-Da=b c")
+
+
+@pytest.mark.parametrize("key", ["spark.sql.warehouse.dir", "spark.hadoop.hive.metastore.uris"])
+def test_a_warehouse_of_the_user_is_left_alone(key, tmp_path):
+    given = Jvm(spec_of(spark_conf={key: "x"}), tmp_path)._conf()
+    assert given.get("spark.sql.warehouse.dir") == ("x" if key.endswith("warehouse.dir") else None)
+    plain = Jvm(spec_of(), tmp_path)._conf()
+    assert plain["spark.sql.warehouse.dir"].endswith("/spark-warehouse")
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://h:7077"])
+def test_executors_run_in_utc_beside_the_options_of_the_user(master):
+    name = "spark.executor.extraJavaOptions"
+    conf = spec_of(spark_master=master, spark_conf={name: "-Xss4m"}).conf
+    assert conf[name] == "-Duser.timezone=UTC -Xss4m"
+
+
+def test_java_reads_its_arguments_as_they_were_meant(tmp_path):
+    values = ["plain", "with blank", 'quo"te', "back\\slash", "#hash", "'"]
+    options = [f"-Done.{place}={value}" for place, value in enumerate(values)]
+    file = tmp_path / "arguments"
+    file.write_text(argument_file(["-XshowSettings:properties", *options, "-version"]))
+    done = subprocess.run(
+        [find_java().command, f"@{file}"], capture_output=True, text=True, check=True
+    )
+    for place, value in enumerate(values):
+        assert f"one.{place} = {value}\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("version", "major"), [("17.0.15", 17), ("1.8.0_402", 8), ("21", 21), ("25-ea", 25), ("", 0)]
+)
+def test_versions_of_java_are_understood(version, major):
+    assert Java("java", version).major == major
+
+
+def test_an_archive_belongs_to_one_java_and_one_class_path(tmp_path):
+    java = Java("java", "17.0.1")
+    one = Archive.of(java, ["a.jar", "b.jar"], tmp_path)
+    assert one == Archive.of(java, ["a.jar", "b.jar"], tmp_path)
+    assert one != Archive.of(java, ["b.jar", "a.jar"], tmp_path)
+    assert one != Archive.of(Java("java", "17.0.2"), ["a.jar", "b.jar"], tmp_path)
+    made = tmp_path / "made"
+    assert any("ArchiveClassesAtExit" in option for option in one.options(made))
+    one.keep(made)
+    assert not one.path.exists(), "nothing was made"
+    made.write_bytes(b"classes")
+    one.keep(made)
+    assert any("SharedArchiveFile" in option for option in one.options(Path("again")))
