@@ -59,6 +59,7 @@ _DIALECTS: dict[str, type[Dialect]] = {
 # What the queries of every database about its tables tell.
 COLUMN_FIELDS = ("s", "t", "kind", "c", "native", "pos", "required")
 INDEX_FIELDS = ("s", "t", "i", "c", "pos", "is_primary", "is_unique")
+_EVERY_ROW = "1 = 1"
 
 
 class JdbcSource(Source):
@@ -219,9 +220,9 @@ class JdbcSource(Source):
             options["customSchema"] = ", ".join(f"{quote(name)} string" for name in names)
         reader = self.spark.read.options(**options)
         url, subquery = self._dialect.url(settings.url), f"({query}) t"
-        if predicates is None:
-            return reader.jdbc(url, subquery)
-        return reader.jdbc(url, subquery, predicates=predicates)
+        # Spark Connect writes the names of options small unless there are predicates, and drivers
+        # pass over a loginTimeout that is written so.
+        return reader.jdbc(url, subquery, predicates=predicates or [_EVERY_ROW])
 
     def _rows(self, query: str, names: Sequence[str]) -> list[dict[str, Any]]:
         with source_errors(self._settings, "the database"):

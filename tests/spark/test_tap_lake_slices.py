@@ -52,7 +52,7 @@ def test_unselected_columns_and_rows_are_left_in_the_files(spark, tmp_path, kind
     stream = tap.streams["t"]
     (piece,) = pieces(tap.source, stream.plan, version=1)
     assert [row["id"] for row in piece.frame.toArrow().to_pylist()] == [15]
-    read = piece.frame._jdf.queryExecution().executedPlan().toString()
+    read = piece.frame._explain_string(extended=True)
     assert "ReadSchema: struct<id:int,code:string>" in read
     pushed = read.partition("PushedFilters: [")[2].partition("]")[0]
     assert "EqualTo(code,k7)" in pushed
