@@ -75,6 +75,7 @@ class Assignment:
         claims: Whether the lock was taken from a holder that had not released it, so that tables
             must be claimed before anything else.
         reload: The streams whose rows are loaded afresh, by --full or --refresh; `*` is each one.
+        replaces: Whether the target may replace rows by what the tap read; unknown in a plain pipe.
         source: The identity of the source that the state belongs to.
         tables: The tables that the state belongs to, by stream.
     """
@@ -84,6 +85,7 @@ class Assignment:
     generation: int | None = None
     claims: bool = False
     reload: frozenset[str] = frozenset()
+    replaces: bool = True
     source: Mapping[str, Any] | None = None
     tables: Mapping[str, TableIdentity] = field(default_factory=dict)
 
@@ -98,6 +100,7 @@ class Assignment:
                 "generation": self.generation,
                 "claims": self.claims,
                 "reload": sorted(self.reload),
+                "replaces": self.replaces,
                 "source": None if self.source is None else dict(self.source),
                 "tables": {stream: table.to_dict() for stream, table in self.tables.items()},
             }
@@ -115,6 +118,7 @@ class Assignment:
             generation=known.get("generation"),
             claims=bool(known.get("claims")),
             reload=frozenset(known.get("reload") or ()),
+            replaces=known.get("replaces", True),
             source=known.get("source"),
             tables={stream: TableIdentity.from_dict(one) for stream, one in tables.items()},
         )

@@ -249,9 +249,15 @@ class SparkStream(DescribedStream):
                 yield from reading.records()
 
     def _pieces(self) -> Iterator[Piece]:
-        tap, plan = self._tap, replace(self.plan, reads_on=self._tap.reloads(self.name))
+        tap, plan = self._tap, replace(self.plan, reads_on=self._reads_on)
         with source_errors(tap.settings, self.name):
             yield from pieces(tap.source, plan, version=self._initialized_at)
+
+    @property
+    def _reads_on(self) -> bool:
+        """Say whether a target may remove what this run does not send of the rows it reads."""
+        is_complete = self.scope.rows != SOME
+        return self._tap.reloads(self.name) or (is_complete and self._tap.may_be_replaced)
 
     def _open(self, piece: Piece) -> Reading | None:
         if piece.frame is None:

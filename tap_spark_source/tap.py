@@ -90,6 +90,11 @@ class TapSparkSource(SparkPlugin, Tap):
         return self._assignment.reloads(stream)
 
     @property
+    def may_be_replaced(self) -> bool:
+        """Say whether the target may replace whole tables, or ranges of them, by what is read."""
+        return self._assignment.replaces
+
+    @property
     def spark(self) -> SparkSession:
         """The session that the source runs in."""
         return open_session(self.settings.spark, urls=self.settings.urls)

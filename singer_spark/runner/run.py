@@ -29,6 +29,7 @@ from singer_spark.runner.stall import Stall
 from singer_spark.runner.start import Start, choose_start
 from singer_spark.runner.supervisor import Children, Events, caught_signals
 from singer_spark.runner.transfer import Transfer
+from singer_spark.runner.verdict import may_replace
 from singer_spark.runner.versions import version_of
 from singer_spark.secrets import mask
 from singer_spark.state.holder import new_run_id
@@ -84,7 +85,8 @@ def run_pipeline(
             start = after_failed_runs(start, book.attempts(), display.say)
             record.mode = start.mode
             tell_lineage("START", pipeline, record)
-            job = replace(job, assignment=book.begin(start))
+            assignment = replace(book.begin(start), replaces=may_replace(start.pipeline))
+            job = replace(job, assignment=assignment)
             _move(job, record, transfer, start)
             record.suggested_lookback = suggest_lookbacks(pipeline, record, book)
             reached = transfer.last_state if advances else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from singer_spark.errors import StateError
 from singer_spark.runner import RunOptions, StateFiles, Window
 from singer_spark.runner.identity import Identities, known_identities, with_identities
 from singer_spark.runner.supervisor import ChildError
+from singer_spark.runner.verdict import may_replace
 from singer_spark.state import PipelineState
 from singer_spark.state.change import accept_state, delete_state, replace_state
 from singer_spark.state.fence import confirm_lock
@@ -28,6 +30,7 @@ note("run-file", open(path).read())
 note("state-url", os.environ["SINGER_SPARK_STATE_URL"])
 note("lock", open(here + "/state/p/lock").read() if os.path.exists(here + "/state/p/lock") else "")
 """
+REPLACED = {"load_method": "delete-insert", "range_column": "at"}
 TABLE = {"location": "lake/orders", "id": "t-1", "version": 7, "run_id": "r", "key": ["id"]}
 SOURCE = {"id": "postgresql:1/shop", "place": "jdbc:postgresql://db:5432/shop"}
 STATE = {"bookmarks": {"orders": {"replication_key_value": 3}}}
@@ -59,7 +62,8 @@ class TestReload:
         assert spied.note("mode") == "0o600"
         assert json.loads(spied.note("state-url")) == spied.state
         assert told(spied) | {"generation": 0} == {
-            "generation": 0, "claims": False, "reload": [], "source": None, "tables": {}
+            "generation": 0, "claims": False, "reload": [], "replaces": False,
+            "source": None, "tables": {},
         }  # fmt: skip
 
     def test_a_plain_run_reloads_nothing(self, known):
@@ -78,13 +82,27 @@ class TestReload:
         spied.run(incremental=False)
         assert told(spied)["reload"] == []
 
+    @pytest.mark.parametrize(
+        ("command", "config", "expected"),
+        [
+            ("target-spark-delta", {}, False),
+            ("target-spark-delta", {"load_method": "overwrite"}, True),
+            ("bin/target-spark-delta", {"stream_options": {"o*": REPLACED}}, True),
+            ("target-jsonl", {"load_method": "overwrite"}, False),
+        ],
+    )
+    def test_it_says_whether_rows_may_be_replaced(self, command, config, expected):
+        target = SimpleNamespace(command=command, config=config)
+        assert may_replace(SimpleNamespace(target=target)) is expected
+
     def test_files_have_no_lock_and_no_memory_but_reload(self, spied):
         given = spied.folder / "in.json"
         given.write_text(json.dumps(STATE))
         spied.run(RunOptions(full=True, files=StateFiles(given)))
 
         assert told(spied) == {
-            "generation": None, "claims": False, "reload": ["*"], "source": None, "tables": {}
+            "generation": None, "claims": False, "reload": ["*"], "replaces": False,
+            "source": None, "tables": {},
         }  # fmt: skip
         assert spied.note("state-url") == ""
 
