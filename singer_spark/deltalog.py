@@ -14,6 +14,8 @@ from singer_spark import digits
 if TYPE_CHECKING:
     from singer_spark.state.objects import ObjectStore
 
+# What a commit of ours says that takes back the one before it: the version of that.
+UNDOES = "undoes"
 COMMIT_FILE = re.compile(r"(\d{20})\.json")
 # One file, parts of several, or one named by an id (the second version of checkpoints).
 _CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint(?:\.[\w-]+)*\.(parquet|json)")
@@ -34,6 +36,11 @@ class CommitInfo:
     operation: str
     metadata: dict[str, Any]
     metrics: dict[str, str]
+
+    @property
+    def undoes(self) -> int | None:
+        """Return the version that our own commit takes back, because it lacked rows."""
+        return undone_by(self.metadata)
 
     def metric(self, name: str) -> int | None:
         """Return a count, None where it is unknown."""
@@ -144,11 +151,15 @@ def read_logs(objects: ObjectStore, pipeline: str) -> list[TableLog]:
 def _read_log(objects: ObjectStore, table: str, versions: list[int], pipeline: str) -> TableLog:
     met: list[dict[str, Any]] = []
     restored: int | None = None
+    undone: set[int | None] = set()
     for version in reversed(versions):
         info = _read_commit(objects, f"{table}/_delta_log/{version:020}.json")
+        told = _user_metadata(info)
+        undone.add(undone_by(told))
+        if version in undone or undone_by(told) is not None:
+            continue
         if restored is None and "RESTORE" in str(info.get("operation")):
             restored = version
-        told = _user_metadata(info)
         if told.get("pipeline") == pipeline and told.get("state") is not None:
             commit = TableCommit(
                 table=table,
@@ -187,6 +198,12 @@ def _actions(body: bytes, kind: str) -> Iterator[dict[str, Any]]:
             value = parsed(line)
             if isinstance(value.get(kind), dict):
                 yield value
+
+
+def undone_by(told: dict[str, Any]) -> int | None:
+    """Return the version that a commit takes back, by what it says of itself."""
+    version = told.get(UNDOES)
+    return version if isinstance(version, int) else None
 
 
 def _user_metadata(info: dict[str, Any]) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def misfit(known: TableIdentity, history: History) -> str | None:
         return f"its version {known.version} is not the one that was committed before"
     for version in history.versions:
         later = history.read(version) if version > known.version else None
-        if later and later.operation == "RESTORE":
+        if later and later.operation == "RESTORE" and later.undoes is None:
             return f"it was restored to an older state in version {version}"
     return None
 
@@ -183,6 +183,8 @@ def _last_of(history: History, run: Assignment, known: TableIdentity | None) -> 
     of_pipeline = None
     for version in history.versions[: -_LATEST - 1 : -1]:
         commit = history.read(version)
+        if commit and commit.undoes is not None:
+            continue
         if known is None and commit and "RESTORE" in commit.operation:
             break  # what is adopted is the table as it was restored
         said = (commit.metadata if commit else {}) or {}

@@ -65,8 +65,14 @@ def _newest_commits(objects: ObjectStore, pipeline: str) -> Iterator[CommitInfo]
 
 
 def _newest_commit(objects: ObjectStore, table: str, pipeline: str) -> CommitInfo | None:
+    undone: int | None = None
     for version in reversed(deltalog.log_versions(objects, table)):
+        if version == undone:
+            continue
         commit = deltalog.commit_info(objects, version, table)
+        if commit is not None and commit.undoes is not None:
+            undone = commit.undoes
+            continue
         if commit is None or any(word in commit.operation for word in _TURNED_BACK):
             return None
         said = commit.metadata
