@@ -72,12 +72,14 @@ class SparkStream(DescribedStream):
         for message in super()._generate_schema_messages():
             arrives = message.schema.get("properties", {})
             self._refuse_hidden_key(message.key_properties or (), arrives)
+            scope = mapped(self.scope, self.plan, arrives=arrives, maps=self._maps)
+            source = {} if message.stream == self.name else {"stream": self.name}
             yield messages.ScopedSchema(
                 message.stream,
                 message.schema,
                 message.key_properties,
                 self._bookmark_properties,
-                mapped(self.scope, self.plan, arrives=arrives, maps=self._maps).to_dict(),
+                {**scope.to_dict(), **source},
             )
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import sys
@@ -33,9 +34,10 @@ from target_spark_delta.keys import needs_other_key
 from target_spark_delta.load import (
     activate_version,
     check_identity,
+    drop_abandoned,
     drop_spooled,
     drop_staged,
-    empty_range,
+    end_parts,
     load_segment,
     retire_gone,
     swap_in,
@@ -104,7 +106,8 @@ class Flow:
     def declare(self, sink: SparkDeltaSink) -> None:
         """Note a stream; what is read whole, or a range of it, acts even if no record comes."""
         destination = sink.destination
-        if destination.scope and (destination.overwrites or destination.replaces_range):
+        is_replaced = destination.replaces_range or destination.retires_partitions
+        if destination.scope and (destination.overwrites or is_replaced):
             self._hold_back(destination.stream)
 
     def begin(self, segment: Segment, destination: Destination) -> None:
@@ -235,7 +238,7 @@ class Flow:
             if not sink.destination.replaces_parts or stream not in self._ends:
                 continue
             if self.is_confirmed(sink):
-                self._end_range(sink)
+                self._end_parts(sink)
             elif self._state is not None:
                 logger.warning(
                     "Stream %s: no STATE since its first record is released, because nothing says "
@@ -252,12 +255,15 @@ class Flow:
     def _retire(self, sink: SparkDeltaSink) -> None:
         """Have the rows retired that are gone at the source, after a whole read of all of them."""
         destination = sink.destination
-        if not (destination.reloads and destination.merges):
+        if destination.retires_partitions and self.is_confirmed(sink):
+            return  # done with the end of its parts
+        by_partition = destination.method == "partition-overwrite"
+        if not destination.reloads or not (destination.merges or by_partition):
             return
         if destination.retires and self.is_confirmed(sink):
             commit, work, seen = self._commit(sink, self._state), sink.work, sink.versions
             self._do(sink, lambda spark: retire_gone(spark, work, commit(), seen))
-        elif not destination.replaces_parts:
+        elif by_partition or not destination.replaces_parts:
             logger.warning(
                 "Stream %s was not read as a whole, so rows that are gone at the source stay",
                 destination.stream,
@@ -282,12 +288,12 @@ class Flow:
             self.collect()
         return replace(destination, is_rekeyed=answers[0])
 
-    def _end_range(self, sink: SparkDeltaSink) -> None:
-        """Have the range emptied that a complete stream was read from, if no record has done it."""
+    def _end_parts(self, sink: SparkDeltaSink) -> None:
+        """Have removed what a complete stream had no record of in the parts that it replaces."""
         number = self._ends[sink.destination.stream]
-        if sink.destination.replaces_range:
+        if sink.destination.acts_at_end:
             commit, work = self._commit(sink, self._state), sink.work
-            job: Job = lambda spark: empty_range(spark, work, commit())  # noqa: E731
+            job: Job = lambda spark: end_parts(spark, work, commit())  # noqa: E731
             self._loader.submit(sink.destination.stream, number, job)
         else:
             self._end(number)
@@ -346,6 +352,19 @@ class Flow:
             is_told = identity.tell(to.table, run, to.stream, to.merges_by, None, sink.source)
             if not is_told and (sink.last_line or to.stream in run.tables):
                 self._do(sink, partial(tell_table, work=work, run=run, source=sink.source))
+        self.drain()
+
+    def drop_abandoned(self, sinks: Iterable[SparkDeltaSink]) -> None:
+        """Have the staged tables of killed runs dropped, once nothing of this one is staged.
+
+        Who holds a pipeline's lock knows that no other run of it lives.
+        """
+        run = self._assignment
+        in_catalog = (sink for sink in sinks if sink.destination.settings.catalog)
+        # Spark is not started for this alone.
+        if run.pipeline and run.generation is not None and self.batches:
+            for sink in itertools.islice(in_catalog, 1):
+                self._do(sink, partial(drop_abandoned, destination=sink.destination))
         self.drain()
 
     def drop_spooled(self, sinks: Iterable[SparkDeltaSink]) -> None:
