@@ -146,7 +146,7 @@ class TestReload:
         lake.load(read(BY_ID), *rows(2), DONE, **chosen)
         assert [(row["id"], row["is_current"]) for row in lake.rows("s")] == [(1, False), (2, True)]
 
-    @pytest.mark.parametrize("chosen", [{}, HARD, {"keys": None}], ids=["mark", "hard", "keyless"])
+    @pytest.mark.parametrize("chosen", [{}, SLOW_HARD, {"keys": None}])
     def test_partitions_that_are_gone_are_retired(self, lake, reload, chosen, caplog):
         chosen = dict(chosen)
         message = schema("s", COLUMNS, chosen.pop("keys", ["id"]))
@@ -161,15 +161,11 @@ class TestReload:
 
         parts = [there(1, "a"), there(2, "b"), there(3, None)]
         load(message, *parts, there(4, "a"), DONE)
-        assert load(read(message), parts[0], DONE) == [1, 2, 3], "a plain run leaves the others"
         reload("s")
-        assert load(message, parts[0], DONE) == [1, 2, 3]
-        assert "gone at the source stay" in caplog.text
         assert load(read(message), parts[0]) == [1, 2, 3], "not complete"
+        assert "gone at the source stay" in caplog.text
         assert load(read(message), parts[0], DONE) == [1]
-        kept = 3 if message.get("key_properties") and not chosen else 1
-        assert len(lake.rows("s")) == kept
-        assert load(read(message), DONE) == []
+        assert len(lake.rows("s")) == (3 if message.get("key_properties") and not chosen else 1)
 
     def test_a_stream_that_nothing_tells_apart_is_not_appended_afresh(self, lake, reload):
         keyless = read(schema("s", COLUMNS), "some", why="changes only")
@@ -219,8 +215,8 @@ class TestSetAside:
         lake.load(message, *self.numbers(0, 1, 2, 3, 4, 5), DONE, **config)
         part = read(message, "range", column="id", start=1, end=5) if is_told else message
         # The rejected ones are of later batches than the one that would empty the range.
-        rest = [*self.numbers(1), *self.wrong(2), *self.numbers(4), *self.wrong(7)]
-        assert lake.load(part, *rest, DONE, batch_size_rows=1, **config) == [DONE["value"]]
+        rest = [*self.numbers(1, 4), *self.wrong(2, 7)]
+        assert lake.load(part, *rest, DONE, batch_size_rows=2, **config) == [DONE["value"]]
         assert live(lake) == [0, 1, 2, 4, 5]
         if is_told:
             lake.load(part, *self.wrong(2, 4), DONE, **config)

@@ -14,6 +14,7 @@ from singer_spark.runner import RunOptions, Window
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state import PipelineState
 from singer_spark.state.change import accept_state, delete_state, replace_state
+from singer_spark.state.create import open_objects
 from tests.support.bench import TARGET
 
 STORED = {"bookmarks": {"events": {"files": {"modified": 1}}, "orders": {"at": 1}}}
@@ -115,6 +116,15 @@ class TestAfterAFailure:
         known.commit(known.fail())
         known.bench.store.save_checkpoint("p", STORED)
         assert known.run(resume=True) == MOVED
+
+    def test_a_commit_that_was_taken_back_does_not_count_but_those_before_it(self, known):
+        failed = known.fail()
+        known.commit(failed)
+        known.commit(failed, {"files": {"modified": 9}})
+        known.commit(failed, None, rows=None, undoes=1)
+        assert known.run() == MOVED
+        (log,) = deltalog.read_logs(open_objects(str(known.lake)), "p")
+        assert (log.commit.state, log.restored_in) == (REACHED, None)
 
     def test_digits_are_kept(self, known):
         text = '{"modified": 9007199254740995.1}'
