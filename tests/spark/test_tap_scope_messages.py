@@ -68,6 +68,12 @@ def test_rows_that_move_while_others_are_read_come_where_a_target_may_replace_th
     assert not reads_on(by_at, state=state), "the runner knows better"
 
 
+def test_a_stream_with_another_name_says_that_of_its_bookmark(shop):
+    output = run_tap({**orders(shop), "stream_maps": {STREAM: {"__alias__": "sales"}}})
+    (message,) = output.of("SCHEMA", "sales")
+    assert message["singer_spark"] == {"read": {"rows": "all"}, "stream": STREAM}
+
+
 def test_late_rows_say_their_own_range(shop):
     options = {"replication_key": "AT", "lookback": 86400, "late_stream": True}
     output = run_tap(orders(shop, **options), state=state_of("2024-01-03T00:00:00"))
