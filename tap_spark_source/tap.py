@@ -69,17 +69,8 @@ class TapSparkSource(SparkPlugin, Tap):
             return
         self._is_checked = True
         found = Identity(place=place_of(self.settings), id=self.source.own_id())
-        if self._assignment.source and self._goes_on():
-            found.check(self._assignment.source, self._assignment.pipeline)
+        found.check(self._assignment)
         report("source", "", id=found.id, place=found.place)
-
-    def _goes_on(self) -> bool:
-        """Say whether a stream is read from where an earlier run has ended."""
-        bookmarks = self.state.get("bookmarks", {})
-        return any(
-            bookmarks.get(name) and not self._assignment.reloads(name) and stream.selected
-            for name, stream in self.streams.items()
-        )
 
     @cached_property
     def _assignment(self) -> Assignment:

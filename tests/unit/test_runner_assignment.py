@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -62,7 +63,8 @@ class TestReload:
         assert spied.note("mode") == "0o600"
         assert json.loads(spied.note("state-url")) == spied.state
         assert told(spied) | {"generation": 0} == {
-            "generation": 0, "claims": False, "reload": [], "replaces": False,
+            "generation": 0, "claims": False, "claimed": [], "reload": [], "resumes": False,
+            "replaces": False,
             "source": None, "tables": {},
         }  # fmt: skip
 
@@ -101,7 +103,8 @@ class TestReload:
         spied.run(RunOptions(full=True, files=StateFiles(given)))
 
         assert told(spied) == {
-            "generation": None, "claims": False, "reload": ["*"], "replaces": False,
+            "generation": None, "claims": False, "claimed": [], "reload": ["*"], "resumes": False,
+            "replaces": False,
             "source": None, "tables": {},
         }  # fmt: skip
         assert spied.note("state-url") == ""
@@ -160,6 +163,21 @@ class TestGeneration:
         spied.write("target-fake", TARGET)
         spied.run()
         assert told(spied)["claims"] is True
+
+    def test_a_claim_is_owed_until_every_known_table_is_claimed(self, spied):
+        tables = {"orders": TABLE, "items": TABLE}
+        state = {"bookmarks": {"orders": 3, "items": 3}}
+        spied.store.save(PipelineState("p", state, run_count=1, metadata={"tables": tables}))
+        spied.write("tap-fake", SPY + TAP.replace('{"orders": 3}', '{"orders": 3, "items": 3}'))
+        write_lock(spied.store, heartbeat_at=ago(1000))
+        spied.run()
+        claims = []
+        for stream in ("orders", "items", None):
+            made = f'report(kind="claimed", stream={stream!r})\n' if stream else ""
+            spied.write("target-fake", REPORT + made + TARGET)
+            spied.run()
+            claims.append((told(spied)["claims"], told(spied)["claimed"]))
+        assert claims == [(True, []), (True, ["orders"]), (False, [])]
 
     def test_a_change_by_hand_in_between_owes_it_on(self, spied):
         lose = 'os.remove(here + "/state/p/lock")\n'
@@ -275,10 +293,38 @@ report(kind="table", stream="empty", **{TABLE!r})
 
     def test_what_is_reloaded_need_not_be_found_again(self, loaded):
         loaded.run(RunOptions(refresh=("orders",)))
-        assert (told(loaded)["source"], told(loaded)["tables"]) == (SOURCE, {})
+        assert (told(loaded)["source"], told(loaded)["tables"]) == (None, {})
         loaded.run(full=True)
         assert (told(loaded)["source"], told(loaded)["tables"]) == (None, {})
         assert loaded.store.get("p").metadata == {}
+
+    def test_bookmarks_of_streams_that_are_not_read_are_of_the_source_too(self, loaded):
+        known = loaded.store.get("p")
+        more = {"bookmarks": {"orders": 3, "unselected": 5}}
+        loaded.store.save(replace(known, watermark=more))
+        loaded.run(RunOptions(refresh=("orders",)))
+        assert told(loaded)["source"] == SOURCE
+        assert told(loaded)["tables"] == {}
+
+    def test_a_full_run_without_a_state_leaves_the_old_one_to_its_source(self, loaded):
+        before = loaded.store.get("p")
+        other = f'report(kind="source", stream="", **{ {**SOURCE, "id": "x"}!r})\n'
+        loaded.write("tap-fake", SPY + REPORT + other)
+        loaded.run(full=True)
+        after = loaded.store.get("p")
+        assert (after.watermark, after.metadata) == (before.watermark, before.metadata)
+
+    def test_a_bookmark_that_is_moved_accepts_the_table_of_its_stream_alone(self, loaded):
+        known = loaded.store.get("p")
+        more = {**known.metadata, "tables": {"orders": TABLE, "items": TABLE}}
+        known = loaded.store.save(
+            replace(known, watermark={"bookmarks": {"orders": 3, "items": 3}}, metadata=more)
+        )
+        moved = {"bookmarks": {"orders": 2, "items": 3}}
+        replace_state(loaded.store, known, moved, streams=("orders",))
+        loaded.run()
+        assert told(loaded)["source"] == SOURCE
+        assert list(told(loaded)["tables"]) == ["items"]
 
     @pytest.mark.parametrize(
         "change",
@@ -292,6 +338,47 @@ report(kind="table", stream="empty", **{TABLE!r})
         change(loaded.store, loaded.store.get("p"))
         loaded.run()
         assert (told(loaded)["source"], told(loaded)["tables"]) == (None, {})
+
+    def fail_behind(self, bench, *, table=TABLE, **options):
+        """Let a run fail after its target has committed something and released its STATE."""
+        facts = f"""
+report(kind="source", stream="", **{SOURCE!r})
+report(kind="table", stream="orders", **{table!r})
+"""
+        bench.write("target-fake", REPORT + facts + TARGET)
+        bench.write("tap-fake", SPY + TAP + 'await_note("committed")\nsys.exit(3)')
+        bench.fail(ChildError, RunOptions(**options))
+        bench.write("tap-fake", SPY + TAP)
+        bench.write("target-fake", TARGET)
+
+    def test_a_resumed_first_run_must_find_what_it_began_with(self, spied):
+        self.fail_behind(spied)
+        spied.run(resume=True)
+        assert told(spied)["resumes"] is True
+        assert told(spied)["source"] == SOURCE
+        assert told(spied)["tables"] == {"orders": TABLE}
+
+    def test_a_resumed_full_run_must_find_what_that_run_loaded(self, loaded):
+        other = {**TABLE, "id": "t-2"}
+        self.fail_behind(loaded, table=other, full=True)
+        loaded.run(resume=True)
+        assert told(loaded)["tables"] == {"orders": other}
+        assert loaded.store.get("p").metadata["tables"] == {"orders": other}
+
+    def test_what_is_accepted_is_not_looked_for_by_a_resumed_run_either(self, spied):
+        self.fail_behind(spied)
+        accept_state(spied.store, PipelineState("p"))
+        spied.run(resume=True)
+        assert (told(spied)["source"], told(spied)["tables"]) == (None, {})
+
+    def test_a_checkpoint_that_a_killed_run_left_behind_its_state_counts_no_more(self, spied):
+        self.fail_behind(spied)
+        stale = spied.store.read_checkpoint("p")
+        spied.run()
+        spied.store.save_checkpoint("p", stale)
+        spied.store.save(replace(spied.store.get("p"), watermark={"bookmarks": {"orders": 9}}))
+        spied.run(resume=True)
+        assert json.loads(spied.note("tap-state")) == {"bookmarks": {"orders": 9}}
 
     def test_files_have_none(self, loaded):
         given = loaded.folder / "in.json"
