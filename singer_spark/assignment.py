@@ -35,7 +35,7 @@ class TableIdentity:
 
     Args:
         location: Its path or URL, or its name in a catalog.
-        id: The id that Delta gave it when it was made.
+        id: The id that Delta gave it when it was made; empty where no row has come yet.
         version: The version of the pipeline's last commit there.
         run_id: The run that made that commit.
         key: The key that its rows were merged by; empty where they were appended.
@@ -48,6 +48,11 @@ class TableIdentity:
     run_id: str
     key: tuple[str, ...] = ()
     state_of: str | None = None
+
+    @property
+    def is_absent(self) -> bool:
+        """Say whether there was no table yet."""
+        return not self.id
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableIdentity:

@@ -44,17 +44,20 @@ class Commit:
     state_of: str | None = None  # the stream of the tap, where that has another name
     key: tuple[str, ...] = ()  # what rows are merged by
     appends: bool = False  # whether rows are appended that nothing tells apart
+    replaces: bool = False  # whether they take the place of all rows that were there
 
     def to_json(self) -> str:
         """Write it as JSON; a STATE keeps its digits."""
         said = {name: getattr(self, name) for name in self.__slots__}
         if self.state_of is None:
             del said["state_of"]
+        if not self.replaces:
+            del said["replaces"]
         return digits.dumps(said)
 
     def without_rows(self) -> Commit:
         """Return what a commit of the same run says that writes no rows and makes no STATE true."""
-        return dataclasses.replace(self, batch=None, rows=None, state=None)
+        return dataclasses.replace(self, batch=None, rows=None, state=None, replaces=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import os
 import sys
 import time
 from collections import Counter
@@ -19,7 +18,7 @@ from singer_spark.assignment import Assignment
 from singer_spark.bookmark import is_unfinished
 from singer_spark.errors import ProtocolError
 from singer_spark.progress import INTERVAL_SECONDS, report_progress
-from singer_spark.report import REPORT_FILE
+from singer_spark.report import is_reporting
 from target_spark_delta import identity, upkeep
 from target_spark_delta.checkpoint import (
     Checkpoints,
@@ -34,6 +33,7 @@ from target_spark_delta.keys import needs_other_key
 from target_spark_delta.load import (
     activate_version,
     check_identity,
+    claim_table,
     drop_abandoned,
     drop_spooled,
     drop_staged,
@@ -90,6 +90,7 @@ class Flow:
         self._owners: dict[int, str] = {}
         self._state: Received | None = None
         self._progress_at = 0.0
+        self._told: set[str] = set()
 
     def take_state(self, state: bytes, line: int) -> None:
         """Take a STATE that came after everything begun so far."""
@@ -144,6 +145,8 @@ class Flow:
 
         def load(spark: SparkSession) -> None:
             load_segment(spark, sink.work, segment, commit(), if_made=made())
+            if segment.loaded and not sink.destination.overwrites:
+                self._tell_first(spark, sink)
 
         self._loader.submit(stream, segment.id, load)
         # Spooling runs ahead of the commits, but not without bound.
@@ -322,7 +325,12 @@ class Flow:
 
     def _swapping(self, sink: SparkDeltaSink) -> Job:
         commit, work = self._commit(sink, self._state), sink.work
-        return lambda spark: swap_in(spark, work, commit())
+
+        def swap(spark: SparkSession) -> None:
+            swap_in(spark, work, replace(commit(), replaces=True))
+            self._tell_first(spark, sink)
+
+        return swap
 
     def look_after_tables(self, sinks: Iterable[SparkDeltaSink]) -> None:
         """Have tables compacted and vacuumed, where that is asked."""
@@ -332,26 +340,34 @@ class Flow:
         self.drain()
 
     def check_table(self, sink: SparkDeltaSink) -> None:
-        """See that a stream's table is the one that the stored state belongs to."""
+        """See that a stream's table is the one that the stored state belongs to, and claim it."""
         run, destination = self._assignment, sink.destination
         known = run.tables.get(destination.stream)
         # What is loaded as a whole needs nothing that was there before.
-        if known is None or destination.is_whole or destination.reloads:
-            return
-        if not identity.check(known, destination.table, run, sink.source, None):
-            work, source = sink.work, sink.source
-            self._do(sink, lambda spark: check_identity(spark, work, run, source))
+        if not (destination.is_whole or destination.reloads):
+            identity.check_name(destination.table, run, destination.stream, sink.source)
+            if known and not identity.check(known, destination.table, run, sink.source, None):
+                work, source = sink.work, sink.source
+                self._do(sink, lambda spark: check_identity(spark, work, run, source))
+        sink.progress.has_claimed = destination.stream in run.claimed
+        if run.claims and not sink.progress.has_claimed:
+            # A run that held the lock before may still be at work, whether a record comes or not.
+            commit, work = self._commit(sink, None), sink.work
+            self._do(sink, lambda spark: claim_table(spark, work, commit()))
 
-    def tell_tables(self, sinks: Iterable[SparkDeltaSink]) -> None:
+    def tell_tables(self, sinks: Collection[SparkDeltaSink]) -> None:
         """Tell the runner by what each table is known again."""
-        if not os.environ.get(REPORT_FILE):
+        if not is_reporting():
             return
         run = self._assignment
         for sink in sinks:
-            to, work = sink.destination, sink.work
-            is_told = identity.tell(to.table, run, to.stream, to.merges_by, None, sink.source)
+            to, work, source = sink.destination, sink.work, sink.source
+            if sum(one.source == source for one in sinks) > 1:
+                # Of several tables that a stream fills one may have had no row yet.
+                identity.tell_absent(to.table, run, to.stream, source)
+            is_told = identity.tell(to.table, run, to.stream, to.merges_by, None, source)
             if not is_told and (sink.last_line or to.stream in run.tables):
-                self._do(sink, partial(tell_table, work=work, run=run, source=sink.source))
+                self._do(sink, partial(tell_table, work=work, run=run, source=source))
         self.drain()
 
     def drop_abandoned(self, sinks: Iterable[SparkDeltaSink]) -> None:
@@ -366,6 +382,16 @@ class Flow:
             for sink in itertools.islice(in_catalog, 1):
                 self._do(sink, partial(drop_abandoned, destination=sink.destination))
         self.drain()
+
+    def _tell_first(self, spark: SparkSession, sink: SparkDeltaSink) -> None:
+        """Tell by what a table is known again once it has rows, for a run that goes on from them.
+
+        Where the run fails later it leaves a checkpoint, which belongs to this table.
+        """
+        run, stream = self._assignment, sink.destination.stream
+        if is_reporting() and stream not in self._told and stream not in run.tables:
+            self._told.add(stream)
+            tell_table(spark, sink.work, run, sink.source)
 
     def drop_spooled(self, sinks: Iterable[SparkDeltaSink]) -> None:
         """Have the folder emptied that a remote Spark has read records from."""

@@ -151,7 +151,15 @@ def _first_look(spark: SparkSession, work: Work) -> T.StructType | None:
             claim(spark, table)
             schema = table.schema(spark)
         progress.has_claimed = True
+        report("claimed", work.destination.stream)
     return schema
+
+
+def claim_table(spark: SparkSession, work: Work, commit: Commit) -> None:
+    """Claim a table from a run that held the lock before, whether there are records or not."""
+    with explained(work.destination.stream):
+        describe_commits(spark, commit.without_rows())
+        _first_look(spark, work)
 
 
 def _batch(work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_new: bool) -> Batch:

@@ -30,7 +30,7 @@ from target_spark_delta import budget, fence
 from target_spark_delta.completeness import warn_of_repetition
 from target_spark_delta.declaration import Declared, destination_of, parts_of
 from target_spark_delta.destination import Destination, waiting_folder
-from target_spark_delta.files import remove_folder
+from target_spark_delta.files import remove_folder, share_disk
 from target_spark_delta.flow import Flow
 from target_spark_delta.keys import check_same_key
 from target_spark_delta.loader import Loader
@@ -90,6 +90,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._waiting_versions: dict[str, int] = {}
         self._newest_line = 0
         self._assignment = Assignment.here()
+        share_disk(shared=self._settings.spark.is_local)
         self._urls = {self._settings.path} - {""}
         self._loader = Loader(self._engine, self._isolate, self._settings.parallelism)
         self._flow = Flow(self._settings, self._loader, self._assignment)
@@ -286,7 +287,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._flow.drain()
         self._flow.end_streams(self._sinks.values())
         self._flow.look_after_tables(self._sinks.values())
-        self._flow.tell_tables(self._sinks.values())
+        self._flow.tell_tables([*self._sinks.values()])
         self._flow.drop_abandoned(self._sinks.values())
         self._flow.drop_spooled(self._sinks.values())
         for pattern in unmatched(self._settings.stream_options, self._sinks):
