@@ -92,6 +92,8 @@ class Assignment:
         resumes: Whether it goes on from the checkpoint of a run that failed.
         source: The identity that the source must have; None where it may be any.
         tables: The tables that the state belongs to, by stream.
+        unread: The runs that failed since the state was stored, where the runner cannot read the
+            tables' logs to see how far they got.
     """
 
     run_id: str
@@ -104,6 +106,7 @@ class Assignment:
     resumes: bool = False
     source: Mapping[str, Any] | None = None
     tables: Mapping[str, TableIdentity] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
 
     def reloads(self, stream: str) -> bool:
         """Say whether the rows of a stream are loaded afresh."""
@@ -132,6 +135,7 @@ class Assignment:
                 "resumes": self.resumes,
                 "source": None if self.source is None else dict(self.source),
                 "tables": {stream: table.to_dict() for stream, table in self.tables.items()},
+                "unread": sorted(self.unread),
             }
         )
 
@@ -152,4 +156,5 @@ class Assignment:
             resumes=bool(known.get("resumes")),
             source=known.get("source"),
             tables={stream: TableIdentity.from_dict(one) for stream, one in tables.items()},
+            unread=frozenset(known.get("unread") or ()),
         )

@@ -349,6 +349,9 @@ class Flow:
             if known and not identity.check(known, destination.table, run, sink.source, None):
                 work, source = sink.work, sink.source
                 self._do(sink, lambda spark: check_identity(spark, work, run, source))
+        if run.unread and destination.appends and not destination.bookmarks:
+            table, name = destination.table, sink.source
+            self._do(sink, lambda spark: identity.check_unread(spark, table, run, name))
         sink.progress.has_claimed = destination.stream in run.claimed
         if run.claims and not sink.progress.has_claimed:
             # A run that held the lock before may still be at work, whether a record comes or not.

@@ -145,6 +145,29 @@ def check_name(table: Table, run: Assignment, stream: str, source: str) -> None:
         )
 
 
+def check_unread(spark: SparkSession, table: Table, run: Assignment, stream: str) -> None:
+    """Refuse to append to a table that has rows of a failed run, which the state does not know.
+
+    Raises:
+        StateError: They would be there twice.
+    """
+    history = history_by_spark(spark, table)
+    for version in reversed(history.versions):
+        commit = history.read(version)
+        if commit is None or commit.turns_back:
+            return
+        said = commit.metadata
+        if said.get("pipeline") != run.pipeline or said.get("rows") is None:
+            continue
+        if said.get("run_id") in run.unread and said.get("state"):
+            raise StateError(
+                f"stream {stream}: {table} has rows that run {said['run_id']} left before it "
+                "failed, and nothing tells them from those to come; load it anew: singer-spark "
+                f"run {run.pipeline} --refresh {stream}, or set the state: singer-spark state set"
+            )
+        return
+
+
 def tell(
     table: Table,
     run: Assignment,

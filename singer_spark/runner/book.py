@@ -170,6 +170,7 @@ class StoreBook:
             resumes=start.mode == "resume",
             source=source,
             tables=tables,
+            unread=start.unread,
         )
 
     def note_source(self, source: Mapping[str, Any]) -> None:

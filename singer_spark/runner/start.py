@@ -17,7 +17,6 @@ from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.pipeline.tables import find_tables, is_ours
 from singer_spark.runner.identity import known_source, known_tables
 from singer_spark.runner.options import RunOptions, Window
-from singer_spark.runner.process import tell_error
 from singer_spark.state.appended import find_reached, move_to
 from singer_spark.state.change import SOURCE
 from singer_spark.state.checkpoint import Checkpoint
@@ -33,6 +32,7 @@ class Start(NamedTuple):
     `run` is the run as a checkpoint remembers it: a resumed one is still that which failed.
     `reload` are the streams whose rows are loaded afresh by this run; `*` is each one.
     `belongs` is the source and the tables that `state` belongs to.
+    `unread` are failed runs of which only the target can see how far they got.
     """
 
     mode: str  # full · incremental · resume · refresh · window
@@ -41,6 +41,7 @@ class Start(NamedTuple):
     run: Checkpoint
     reload: frozenset[str] = frozenset()
     belongs: Mapping[str, Any] = {}
+    unread: frozenset[str] = frozenset()
 
     @property
     def is_asked(self) -> bool:
@@ -154,12 +155,8 @@ def _after_failed_runs(
         return start
     try:
         found = find_reached(find_tables(target), name, attempts)
-    except SingerSparkError as error:
-        tell_error(
-            "Warning: the logs of the tables cannot be read, so that streams without a key may get "
-            f"the rows of the failed run twice: {error.message}"
-        )
-        return start
+    except SingerSparkError:
+        return start._replace(unread=frozenset(attempts))
     for stream, reached in sorted(found.items()):
         moved = None if stream in fresh else move_to(start.state, stream, reached.bookmark)
         if moved is not None:

@@ -71,7 +71,7 @@ class Shop:
         schema = 'say(type="SCHEMA", stream="events", schema={}, key_properties=[])\n'
         self.bench.write("tap-spark-source", TAP + schema + said)
         changes = options.pop("changes", {})
-        self.bench.run(RunOptions(**options), **self.pipeline(), **changes)
+        self.bench.run(RunOptions(**options), **{**self.pipeline(), **changes})
         return json.loads(self.bench.note("tap-state"))
 
     def commit(self, run_id, state=REACHED, *, table="events", **said):
@@ -309,9 +309,18 @@ class TestNotWhere:
         known.commit(known.fail())
         assert known.run(changes={"incremental": False}) == {}
 
-    def test_logs_that_cannot_be_read_are_warned_of(self, known, capfd):
-        known.commit(known.fail())
+    def test_of_logs_that_cannot_be_read_the_target_is_asked(self, known):
+        failed = known.fail()
+        known.commit(failed)
         known.lake.rename(known.bench.folder / "away")
         known.lake.write_text("no folder")
         assert known.run() == STORED
-        assert "Warning: the logs of the tables cannot be read" in capfd.readouterr().err
+        assert known.assigned["unread"] == [failed]
+
+    def test_what_lies_on_this_disk_is_not_what_a_spark_elsewhere_reads(self, known):
+        failed = known.fail()
+        known.commit(failed)
+        target = known.pipeline()["target"]
+        remote = Plugin(target.command, {**target.config, "spark_remote": "sc://there"})
+        assert known.run(changes={"target": remote}) == STORED
+        assert known.assigned["unread"] == [failed]

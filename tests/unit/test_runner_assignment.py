@@ -65,7 +65,7 @@ class TestReload:
         assert told(spied) | {"generation": 0} == {
             "generation": 0, "claims": False, "claimed": [], "reload": [], "resumes": False,
             "replaces": False,
-            "source": None, "tables": {},
+            "source": None, "tables": {}, "unread": [],
         }  # fmt: skip
 
     def test_a_plain_run_reloads_nothing(self, known):
@@ -105,7 +105,7 @@ class TestReload:
         assert told(spied) == {
             "generation": None, "claims": False, "claimed": [], "reload": ["*"], "resumes": False,
             "replaces": False,
-            "source": None, "tables": {},
+            "source": None, "tables": {}, "unread": [],
         }  # fmt: skip
         assert spied.note("state-url") == ""
 

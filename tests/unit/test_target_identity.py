@@ -14,8 +14,10 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from moto import mock_aws
 
 from singer_spark.assignment import RUN_FILE, Assignment, TableIdentity
+from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import StateError
 from singer_spark.report import REPORT_FILE, read_report
+from target_spark_delta import identity
 from target_spark_delta.target import TargetSparkDelta
 from tests.support.singer import lines, schema, state
 
@@ -193,6 +195,22 @@ class TestOtherNames:
         assert facts["copies"]["id"] == ""
         absent = TableIdentity.from_dict(facts["copies"])
         lake.run(known={"users": lake.known, "copies": absent}, config=self.BOTH)
+
+
+def test_rows_of_a_failed_run_that_only_spark_can_see_are_not_appended_twice(lake, monkeypatch):
+    said = {"pipeline": "shop", "run_id": "run-1", "rows": 1, "state": {"files": 1}}
+    commits = {
+        version: CommitInfo(version=version, operation=name, metadata=metadata, metrics={})
+        for version, name, metadata in [(0, "WRITE", said), (1, "OPTIMIZE", {})]
+    }
+    history = identity.History("t", sorted(commits), commits.get)
+    monkeypatch.setattr(identity, "history_by_spark", lambda *_: history)
+    run = Assignment(run_id="run-2", pipeline="shop", unread=frozenset({"run-1"}))
+    with pytest.raises(StateError, match="rows that run run-1 left before it failed"):
+        identity.check_unread(None, "t", run, "users")
+    identity.check_unread(None, "t", replace(run, unread=frozenset({"run-0"})), "users")
+    commits[1] = replace(commits[1], operation="RESTORE")
+    identity.check_unread(None, "t", run, "users")
 
 
 def test_who_took_over_claims_a_table_although_no_record_comes(lake):
