@@ -26,7 +26,7 @@ from singer_spark.runner.identity import (
 )
 from singer_spark.runner.process import tell_error
 from singer_spark.runner.record import RunRecord
-from singer_spark.runner.start import WINDOW, Start
+from singer_spark.runner.start import WINDOW, Start, renames
 from singer_spark.runner.supervisor import Events, Failed, refuse_to_go_on
 from singer_spark.state import PipelineState, StateStore, create_state_store
 from singer_spark.state.change import SOURCE, TABLES
@@ -159,7 +159,9 @@ class StoreBook:
             self._save_checkpoint(start.run)
         # A window goes on from no bookmark, and yet belongs to the tables of the stored state.
         used = self.state if start.mode == WINDOW else start.state
-        source, tables = known_identities(start.belongs, used, start.reload)
+        source, tables = known_identities(
+            start.belongs, used, start.reload, renamed=renames(start.pipeline)
+        )
         return Assignment(
             run_id=self._record.run_id,
             pipeline=self._name,

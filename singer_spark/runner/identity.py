@@ -44,17 +44,34 @@ def known_source(belongs: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def known_identities(
-    belongs: Mapping[str, Any], state: Mapping[str, Any], reload: frozenset[str]
+    belongs: Mapping[str, Any],
+    state: Mapping[str, Any],
+    reload: frozenset[str],
+    *,
+    renamed: bool = False,
 ) -> tuple[Mapping[str, Any] | None, dict[str, TableIdentity]]:
     """Return the source and the tables that a run must find again.
 
     A stream without a bookmark is read whole, and one that is loaded afresh may have another table.
     All bookmarks of a state are of one source, whether their streams are read in this run or not.
+
+    Args:
+        belongs: What is known.
+        state: The state that the run begins from.
+        reload: The streams that are loaded afresh.
+        renamed: Whether the tap sends streams under other names than its bookmarks have.
     """
     held = frozenset[str]() if EVERY_STREAM in reload else bookmarked(state) - reload
+    if not held:
+        return None, {}
+    named = {*(state.get("bookmarks") or state)} if renamed else None
+
+    def is_held(origin: str) -> bool:
+        return origin in held or (named is not None and origin not in named | reload)
+
     known = known_tables(belongs)
-    tables = {name: one for name, one in known.items() if (one.state_of or name) in held}
-    return known_source(belongs) if held else None, tables
+    tables = {name: one for name, one in known.items() if is_held(one.state_of or name)}
+    return known_source(belongs), tables
 
 
 def with_identities(

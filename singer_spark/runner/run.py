@@ -25,7 +25,7 @@ from singer_spark.runner.process import tell_error
 from singer_spark.runner.progress import Display, PlainDisplay
 from singer_spark.runner.record import RunRecord
 from singer_spark.runner.stall import Stall
-from singer_spark.runner.start import OUR_TAP, Start, choose_start
+from singer_spark.runner.start import OUR_TAP, Start, choose_start, renames
 from singer_spark.runner.supervisor import Children, Events, caught_signals
 from singer_spark.runner.transfer import Transfer
 from singer_spark.runner.verdict import may_replace
@@ -111,7 +111,7 @@ def run_pipeline(
 def _refuse_unread(start: Start, record: RunRecord) -> None:
     """Fail where a stream was to be read afresh and our tap has not read it."""
     unread = [stream for stream in start.run.streams if stream not in record.streams]
-    if unread and _is_our_tap(start.pipeline):
+    if unread and _is_our_tap(start.pipeline) and not renames(start.pipeline):
         raise SettingsError(
             f"--refresh: the tap has sent no stream {', '.join(unread)}, only "
             f"{', '.join(record.streams) or 'none'}; the stored state is unchanged"

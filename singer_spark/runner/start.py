@@ -106,7 +106,8 @@ def _chosen(
         return _resume(pipeline, kept, failed, say)
     if options.refresh:
         _refuse_unselected(pipeline, options.refresh)
-        state = without_bookmarks(kept.state, options.refresh, known_tables(belongs))
+        tables = {} if renames(pipeline) else known_tables(belongs)
+        state = without_bookmarks(kept.state, options.refresh, tables)
         say(f"Refreshing {', '.join(options.refresh)} (the other streams go on)")
         reload = frozenset(options.refresh)
         run = Checkpoint(state=state, mode="refresh", streams=options.refresh, reload=reload)
@@ -179,6 +180,11 @@ def _with_source(start: Start, stream: str, source: Mapping[str, Any] | None) ->
             f"--refresh {stream}, or --full; if it is the same: singer-spark state accept {name}"
         )
     return {**start.belongs, SOURCE: known or source}
+
+
+def renames(pipeline: Pipeline) -> bool:
+    """Say whether the tap may send streams under other names than its bookmarks have."""
+    return bool(pipeline.tap.config.get("stream_maps"))
 
 
 def _refuse_unselected(pipeline: Pipeline, streams: Sequence[str]) -> None:

@@ -246,6 +246,13 @@ class TestIdentity:
         assert known_identities(kept, state, frozenset())[1]["orders_v2"].state_of == "orders"
         assert with_identities(kept, state, Identities()) == kept
 
+    def test_a_table_that_the_tap_has_renamed_is_looked_for_too(self):
+        state = {"bookmarks": {"orders": {"at": 1}, "full": {}}}
+        known = {"tables": {"renamed": TABLE, "full": TABLE}}
+        assert known_identities(known, state, frozenset())[1] == {}
+        found = known_identities(known, state, frozenset(), renamed=True)[1]
+        assert list(found) == ["renamed"]
+
     @pytest.fixture
     def loaded(self, spied):
         """A pipeline whose first run has told of its source and its table."""
