@@ -151,11 +151,14 @@ def check_unread(spark: SparkSession, table: Table, run: Assignment, stream: str
     Raises:
         StateError: They would be there twice.
     """
-    history = history_by_spark(spark, table)
+    history, undone = history_by_spark(spark, table), set[int | None]()
     for version in reversed(history.versions):
         commit = history.read(version)
         if commit is None or commit.turns_back:
             return
+        undone.add(commit.undoes)
+        if version in undone:
+            continue
         said = commit.metadata
         if said.get("pipeline") != run.pipeline or said.get("rows") is None:
             continue
