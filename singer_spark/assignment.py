@@ -22,13 +22,20 @@ STATE_URL = "SINGER_SPARK_STATE_URL"
 EVERY_STREAM = "*"
 
 
+def is_same_source(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Say whether two identities are of one source: by its own id, else by its place."""
+    if one.get("id") is not None and other.get("id") is not None:
+        return bool(one["id"] == other["id"])
+    return None in (one.get("place"), other.get("place")) or one["place"] == other["place"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableIdentity:
     """A table as the pipeline left it: where it is, and by what it is known again.
 
     Args:
         location: Its path or URL, or its name in a catalog.
-        id: The id that Delta gave it when it was made.
+        id: The id that Delta gave it when it was made; empty where no row has come yet.
         version: The version of the pipeline's last commit there.
         run_id: The run that made that commit.
         key: The key that its rows were merged by; empty where they were appended.
@@ -41,6 +48,11 @@ class TableIdentity:
     run_id: str
     key: tuple[str, ...] = ()
     state_of: str | None = None
+
+    @property
+    def is_absent(self) -> bool:
+        """Say whether there was no table yet."""
+        return not self.id
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableIdentity:
@@ -74,22 +86,42 @@ class Assignment:
             where no lock is held.
         claims: Whether the lock was taken from a holder that had not released it, so that tables
             must be claimed before anything else.
+        claimed: The streams whose tables an earlier run has claimed from that holder.
         reload: The streams whose rows are loaded afresh, by --full or --refresh; `*` is each one.
-        source: The identity of the source that the state belongs to.
+        replaces: Whether the target may replace rows by what the tap read; unknown in a plain pipe.
+        resumes: Whether it goes on from the checkpoint of a run that failed.
+        source: The identity that the source must have; None where it may be any.
         tables: The tables that the state belongs to, by stream.
+        unread: The runs that failed since the state was stored, where the runner cannot read the
+            tables' logs to see how far they got.
     """
 
     run_id: str
     pipeline: str | None = None
     generation: int | None = None
     claims: bool = False
+    claimed: frozenset[str] = frozenset()
     reload: frozenset[str] = frozenset()
+    replaces: bool = True
+    resumes: bool = False
     source: Mapping[str, Any] | None = None
     tables: Mapping[str, TableIdentity] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
 
     def reloads(self, stream: str) -> bool:
         """Say whether the rows of a stream are loaded afresh."""
         return bool(self.reload & {stream, EVERY_STREAM})
+
+    def ways_on(self, stream: str | None = None) -> str:
+        """Name the commands that go on where the state belongs to another source or table."""
+        run = f"singer-spark run {self.pipeline or 'PIPELINE'}"
+        if self.resumes:
+            ways = f"start without --resume: {run}, or with --full"
+        elif stream:
+            ways = f"load it anew: {run} --refresh {stream}, or all streams: --full"
+        else:
+            ways = f"load everything anew: {run} --full"
+        return f"{ways}; if it is meant: singer-spark state accept {self.pipeline or 'PIPELINE'}"
 
     def to_json(self) -> str:
         """Write what the private file holds."""
@@ -97,9 +129,13 @@ class Assignment:
             {
                 "generation": self.generation,
                 "claims": self.claims,
+                "claimed": sorted(self.claimed),
                 "reload": sorted(self.reload),
+                "replaces": self.replaces,
+                "resumes": self.resumes,
                 "source": None if self.source is None else dict(self.source),
                 "tables": {stream: table.to_dict() for stream, table in self.tables.items()},
+                "unread": sorted(self.unread),
             }
         )
 
@@ -114,7 +150,11 @@ class Assignment:
             pipeline=os.environ.get(PIPELINE) or None,
             generation=known.get("generation"),
             claims=bool(known.get("claims")),
+            claimed=frozenset(known.get("claimed") or ()),
             reload=frozenset(known.get("reload") or ()),
+            replaces=known.get("replaces", True),
+            resumes=bool(known.get("resumes")),
             source=known.get("source"),
             tables={stream: TableIdentity.from_dict(one) for stream, one in tables.items()},
+            unread=frozenset(known.get("unread") or ()),
         )

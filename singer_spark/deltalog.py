@@ -14,7 +14,10 @@ from singer_spark import digits
 if TYPE_CHECKING:
     from singer_spark.state.objects import ObjectStore
 
+# What a commit of ours says that takes back the one before it: the version of that.
+UNDOES = "undoes"
 COMMIT_FILE = re.compile(r"(\d{20})\.json")
+_TURNED_BACK = ("RESTORE", "CLONE", "REPLACE")
 # One file, parts of several, or one named by an id (the second version of checkpoints).
 _CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint(?:\.[\w-]+)*\.(parquet|json)")
 
@@ -28,17 +31,35 @@ class CommitInfo:
         operation: WRITE, MERGE, RESTORE, …
         metadata: What we wrote into it, empty where it is not ours.
         metrics: What Delta counted; a number that is missing is unknown.
+        committed_at: When it was made.
     """
 
     version: int
     operation: str
     metadata: dict[str, Any]
     metrics: dict[str, str]
+    committed_at: str = "unknown"
+
+    @property
+    def undoes(self) -> int | None:
+        """Return the version that our own commit takes back, because it lacked rows."""
+        return undone_by(self.metadata)
 
     def metric(self, name: str) -> int | None:
         """Return a count, None where it is unknown."""
         value = self.metrics.get(name)
         return int(value) if value is not None and value.isdigit() else None
+
+    @property
+    def turns_back(self) -> bool:
+        """Say whether the table may lack, from here on, what its older commits wrote.
+
+        A catalog says of our own replacement of all rows that it replaced the table.
+        """
+        is_ours = "run_id" in self.metadata
+        if self.undoes is not None or ("REPLACE" in self.operation and is_ours):
+            return False
+        return any(word in self.operation for word in _TURNED_BACK)
 
 
 def log_versions(objects: ObjectStore, table: str = "") -> list[int]:
@@ -57,8 +78,9 @@ def commit_info(objects: ObjectStore, version: int, table: str = "") -> CommitIn
     return CommitInfo(
         version=version,
         operation=str(info.get("operation")),
-        metadata=_user_metadata(info),
+        metadata=parsed(info.get("userMetadata")),
         metrics={name: str(value) for name, value in (info.get("operationMetrics") or {}).items()},
+        committed_at=_moment(info.get("timestamp")),
     )
 
 
@@ -120,9 +142,7 @@ class TableLog:
     oldest: int
     commit: TableCommit | None
     pipelines: frozenset[str] = frozenset()  # whose commits were met on the way
-    restored_in: int | None = (
-        None  # the version that brought back one from before its newest bookmark
-    )
+    restored_in: int | None = None  # the version that turned it back behind its newest bookmark
 
     @property
     def is_cut(self) -> bool:
@@ -144,39 +164,43 @@ def read_logs(objects: ObjectStore, pipeline: str) -> list[TableLog]:
 def _read_log(objects: ObjectStore, table: str, versions: list[int], pipeline: str) -> TableLog:
     met: list[dict[str, Any]] = []
     restored: int | None = None
+    undone: set[int | None] = set()
     for version in reversed(versions):
-        info = _read_commit(objects, f"{table}/_delta_log/{version:020}.json")
-        if restored is None and "RESTORE" in str(info.get("operation")):
+        commit = commit_info(objects, version, table)
+        if commit is None:
+            continue
+        undone.add(commit.undoes)
+        if version in undone or commit.undoes is not None:
+            continue
+        if restored is None and commit.turns_back:
             restored = version
-        told = _user_metadata(info)
-        if told.get("pipeline") == pipeline and told.get("state") is not None:
-            commit = TableCommit(
-                table=table,
-                stream=str(told.get("stream")),
-                version=version,
-                committed_at=_moment(info.get("timestamp")),
-                run_id=told.get("run_id"),
-                state=told["state"],
-                state_of=str(told.get("state_of") or told.get("stream")),
-                newer=sum(_wrote_rows(later, pipeline) for later in met),
-            )
+        said = commit.metadata
+        if said.get("pipeline") == pipeline and said.get("state") is not None:
+            newer = sum(_wrote_rows(later, pipeline) for later in met)
             # What was committed before a RESTORE may be in the table no more.
-            is_true = restored is None
-            return TableLog(table, versions[0], commit if is_true else None, restored_in=restored)
-        met.append(told)
-    names = frozenset(str(told["pipeline"]) for told in met if told.get("pipeline"))
+            found = None if restored is not None else _table_commit(table, commit, newer)
+            return TableLog(table, versions[0], found, restored_in=restored)
+        met.append(said)
+    names = frozenset(str(said["pipeline"]) for said in met if said.get("pipeline"))
     return TableLog(table, versions[0], None, names)
 
 
-def _wrote_rows(told: dict[str, Any], pipeline: str) -> bool:
-    return told.get("pipeline") == pipeline and told.get("rows") is not None
+def _table_commit(table: str, commit: CommitInfo, newer: int) -> TableCommit:
+    said = commit.metadata
+    return TableCommit(
+        table=table,
+        stream=str(said.get("stream")),
+        version=commit.version,
+        committed_at=commit.committed_at,
+        run_id=said.get("run_id"),
+        state=said["state"],
+        state_of=str(said.get("state_of") or said.get("stream")),
+        newer=newer,
+    )
 
 
-def _read_commit(objects: ObjectStore, key: str) -> dict[str, Any]:
-    """Read what a commit says of itself; one that was cleaned up meanwhile says nothing."""
-    stored = objects.read(key)
-    found = _actions(stored.body if stored else b"", "commitInfo")
-    return next((dict(one["commitInfo"]) for one in found), {})
+def _wrote_rows(said: dict[str, Any], pipeline: str) -> bool:
+    return said.get("pipeline") == pipeline and said.get("rows") is not None
 
 
 def _actions(body: bytes, kind: str) -> Iterator[dict[str, Any]]:
@@ -189,8 +213,10 @@ def _actions(body: bytes, kind: str) -> Iterator[dict[str, Any]]:
                 yield value
 
 
-def _user_metadata(info: dict[str, Any]) -> dict[str, Any]:
-    return parsed(info.get("userMetadata"))
+def undone_by(told: dict[str, Any]) -> int | None:
+    """Return the version that a commit takes back, by what it says of itself."""
+    version = told.get(UNDOES)
+    return version if isinstance(version, int) else None
 
 
 def parsed(text: str | bytes | None) -> dict[str, Any]:

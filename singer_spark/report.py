@@ -9,7 +9,8 @@ The runner names a file in SINGER_SPARK_REPORT; without one nothing is told. Kin
 - `source` (tap, stream ""): the identity of the source, as `singer_spark.assignment` has it.
 - `commit` (target): `rows` of a batch that were taken in; of them `inserted`, `updated`, `deleted`,
   and `unchanged`, left out because the table has them; `milliseconds`.
-- `table` (target): the identity of the stream's table after its last commit.
+- `table` (target): the identity of the stream's table after a commit, the last one included.
+- `claimed` (target): a run that held the lock before can commit nothing to the stream's table.
 - `late` (target): how many `rows` below that value a commit changed, the latest by `seconds`.
 - `quarantine` (target): how many `rows` were set aside.
 - `progress` (both, stream ""): something moved inside of Spark; `command` is who says so, `doing`
@@ -41,9 +42,9 @@ def report(kind: str, stream: str, **facts: Any) -> None:
             file.write(line.encode())
 
 
-def last_told(kind: str, stream: str) -> dict[str, Any] | None:
+def last_told(kind: str, stream: str, file: Path | None = None) -> dict[str, Any] | None:
     """Return the last fact of a kind that anybody in this run told of a stream."""
-    path = os.environ.get(REPORT_FILE)
+    path = str(file or os.environ.get(REPORT_FILE) or "")
     if not path or not Path(path).exists():
         return None
     facts = (fact for _, fact in read_report(Path(path)))

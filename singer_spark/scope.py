@@ -7,6 +7,8 @@ that replaces or retires rows must know whether the rows that came are all that 
     {"singer_spark": {"read": {"rows": "range", "column": "updated_at",
                                "from": "2026-01-01", "to": "2026-02-01", "nulls": false}}}
     {"singer_spark": {"read": {"rows": "some", "why": "where"}}}
+
+Where stream_maps of the tap give a stream another name, `stream` is the one of its bookmark.
 """
 
 from __future__ import annotations
@@ -83,3 +85,10 @@ def scope_of(message: Mapping[str, Any]) -> Scope | None:
         nulls=read.get("nulls") is True,
         why=why if isinstance(why, str) else None,
     )
+
+
+def source_of(message: Mapping[str, Any]) -> str | None:
+    """Read which stream of the tap a SCHEMA message is of, None where it says nothing else."""
+    member = message.get(MEMBER)
+    name = member.get("stream") if isinstance(member, Mapping) else None
+    return name if isinstance(name, str) and name else None

@@ -7,10 +7,9 @@ that those may change.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from singer_spark.assignment import Assignment, is_same_source
 from singer_spark.errors import StateError
 from tap_spark_source.settings import Settings, absolute_path
 
@@ -26,26 +25,15 @@ class Identity:
     place: str
     id: str | None = None
 
-    def check(self, known: Mapping[str, Any], pipeline: str | None) -> None:
-        """Fail where a state belongs to another source.
-
-        Args:
-            known: The identity of the source that the state belongs to.
-            pipeline: The name of the pipeline, for the commands that go on.
-        """
-        if self.id is not None and known.get("id") is not None:
-            if self.id == known["id"]:
-                return
-            change = f"{self.place} is another database than before ({self.id}, not {known['id']})"
-        elif known.get("place") in (None, self.place):
+    def check(self, run: Assignment) -> None:
+        """Fail where the state of a run belongs to another source."""
+        known = run.source
+        if known is None or is_same_source({"id": self.id, "place": self.place}, known):
             return
-        else:
-            change = f"the source is {self.place}, and the state belongs to {known['place']}"
-        name = pipeline or "PIPELINE"
-        raise StateError(
-            f"{change}; load everything from here by `singer-spark run {name} --full`, or where "
-            f"it is the same data at another place `singer-spark state accept {name}`"
-        )
+        change = f"the source is {self.place}, and the state belongs to {known.get('place')}"
+        if self.id is not None and known.get("id") is not None:
+            change = f"{self.place} is another database than before ({self.id}, not {known['id']})"
+        raise StateError(f"{change}; {run.ways_on()}")
 
 
 def place_of(settings: Settings) -> str:

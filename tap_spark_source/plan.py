@@ -28,7 +28,7 @@ _DELETION = Column(
 class ReadPlan:
     """What to read of one table: `key` is what it is read along, `bookmark` what was read.
 
-    `whole_key` is what a read of the whole table is cut along, whatever the method. One that
+    `whole_key` is what a read of the whole table is cut along, whatever the method. A window that
     `reads_on` ends with the rows beyond the highest key at its start, so that no row is missing
     that was changed meanwhile.
     """

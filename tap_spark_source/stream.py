@@ -73,14 +73,14 @@ class SparkStream(DescribedStream):
         for message in super()._generate_schema_messages():
             arrives = message.schema.get("properties", {})
             self._refuse_hidden_key(message.key_properties or (), arrives)
+            scope = mapped(self.scope, self.plan, arrives=arrives, maps=self._maps)
+            source = {} if message.stream == self.name else {"stream": self.name}
             yield messages.ScopedSchema(
                 message.stream,
                 message.schema,
                 message.key_properties,
                 self._bookmark_properties,
-                mapped(self.scope, self.plan, arrives=arrives, maps=self._maps).to_dict(
-                    engine_for_pipe()
-                ),
+                {**scope.to_dict(engine_for_pipe()), **source},
             )
 
     @property
@@ -252,9 +252,15 @@ class SparkStream(DescribedStream):
                 yield from reading.records()
 
     def _pieces(self) -> Iterator[Piece]:
-        tap, plan = self._tap, replace(self.plan, reads_on=self._tap.reloads(self.name))
+        tap, plan = self._tap, replace(self.plan, reads_on=self._reads_on)
         with source_errors(tap.settings, self.name):
             yield from pieces(tap.source, plan, version=self._initialized_at)
+
+    @property
+    def _reads_on(self) -> bool:
+        """Say whether a target may remove what this run does not send of the rows it reads."""
+        is_complete = self.scope.rows != SOME
+        return self._tap.reloads(self.name) or (is_complete and self._tap.may_be_replaced)
 
     def _open(self, piece: Piece) -> Reading | None:
         if piece.frame is None:

@@ -69,17 +69,8 @@ class TapSparkSource(SparkPlugin, Tap):
             return
         self._is_checked = True
         found = Identity(place=place_of(self.settings), id=self.source.own_id())
-        if self._assignment.source and self._goes_on():
-            found.check(self._assignment.source, self._assignment.pipeline)
+        found.check(self._assignment)
         report("source", "", id=found.id, place=found.place)
-
-    def _goes_on(self) -> bool:
-        """Say whether a stream is read from where an earlier run has ended."""
-        bookmarks = self.state.get("bookmarks", {})
-        return any(
-            bookmarks.get(name) and not self._assignment.reloads(name) and stream.selected
-            for name, stream in self.streams.items()
-        )
 
     @cached_property
     def _assignment(self) -> Assignment:
@@ -88,6 +79,11 @@ class TapSparkSource(SparkPlugin, Tap):
     def reloads(self, stream: str) -> bool:
         """Say whether the runner has a stream loaded afresh."""
         return self._assignment.reloads(stream)
+
+    @property
+    def may_be_replaced(self) -> bool:
+        """Say whether the target may replace whole tables, or ranges of them, by what is read."""
+        return self._assignment.replaces
 
     @property
     def spark(self) -> SparkSession:

@@ -1,11 +1,13 @@
 """The only module that commits rows: each call makes one Delta version.
 
-What a commit says it wrote is compared with what was to be written, before any STATE leaves.
+What a commit says it wrote is compared with what was to be written, before any STATE leaves. One
+that lacks rows is taken back, so that nobody goes on from the bookmark that it carries.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,14 +15,16 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from singer_spark import digits
+from singer_spark import deltalog, digits
 from singer_spark.deltalog import CommitInfo
 from singer_spark.engine.session import SPARK_ERRORS
-from singer_spark.errors import TransientError
+from singer_spark.errors import SingerSparkError, TransientError
 from target_spark_delta import fence
-from target_spark_delta.log import forget_last_commit, last_commit, read_commit
+from target_spark_delta.log import forget_last_commit, last_commit, newest_version, read_commit
 from target_spark_delta.retry import with_retry
 from target_spark_delta.table import WHOLLY, Table
+
+logger = logging.getLogger(__name__)
 
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _REPLACE_CHECK = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
@@ -40,17 +44,20 @@ class Commit:
     state_of: str | None = None  # the stream of the tap, where that has another name
     key: tuple[str, ...] = ()  # what rows are merged by
     appends: bool = False  # whether rows are appended that nothing tells apart
+    replaces: bool = False  # whether they take the place of all rows that were there
 
     def to_json(self) -> str:
         """Write it as JSON; a STATE keeps its digits."""
         said = {name: getattr(self, name) for name in self.__slots__}
         if self.state_of is None:
             del said["state_of"]
+        if not self.replaces:
+            del said["replaces"]
         return digits.dumps(said)
 
     def without_rows(self) -> Commit:
         """Return what a commit of the same run says that writes no rows and makes no STATE true."""
-        return dataclasses.replace(self, batch=None, rows=None, state=None)
+        return dataclasses.replace(self, batch=None, rows=None, state=None, replaces=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,7 @@ def append(table: Table, rows: DataFrame, count: int) -> Counts:
     """Add the rows, of which there are so many."""
     writer = rows.write.format("delta").mode("append")
     _, info = _made(rows.sparkSession, table, lambda: table.save(writer))
-    _check_rows(table, info, "numOutputRows", count)
+    _check_rows(rows.sparkSession, table, info, "numOutputRows", count)
     return Counts(inserted=count)
 
 
@@ -147,11 +154,31 @@ def _made(
     return result, None
 
 
-def _check_rows(table: Table, info: CommitInfo | None, metric: str, expected: int) -> None:
+def _check_rows(
+    spark: SparkSession, table: Table, info: CommitInfo | None, metric: str, expected: int
+) -> None:
     """Compare what a commit has counted; a number that is missing is unknown."""
     counted = info.metric(metric) if info else None
-    if counted is not None and counted != expected:
+    if info and counted is not None and counted != expected:
+        _take_back(spark, table, info.version)
         raise lost_rows(table, counted, expected)
+
+
+def _take_back(spark: SparkSession, table: Table, version: int) -> None:
+    """Undo a commit, unless others have been made since; which one, the new commit says."""
+    try:
+        fence.confirm(spark)
+        if newest_version(spark, table) == version:
+            said = deltalog.parsed(spark.conf.get(_USER_METADATA, None))
+            nothing = {"batch": None, "rows": None, "state": None, deltalog.UNDOES: version}
+            spark.conf.set(_USER_METADATA, digits.dumps({**said, **nothing}))
+            spark.sql(f"restore table {table.sql} to version as of {version - 1}")
+            return
+    except (SingerSparkError, *SPARK_ERRORS) as error:
+        logger.debug("%s: %s", table, error)
+    logger.warning(
+        "%s: version %d lacks rows and could not be taken back; run with --refresh", table, version
+    )
 
 
 def lost_rows(where: object, found: int, expected: int) -> TransientError:
@@ -192,7 +219,7 @@ def replace(
         writer = writer.option("overwriteSchema", "true").partitionBy(*partition_by)
     _, info = _made(spark, table, lambda: table.save(writer))
     if count is not None:
-        _check_rows(table, info, "numOutputRows", count)
+        _check_rows(spark, table, info, "numOutputRows", count)
     inserted, removed = (
         (info.metric(name) if info else None) or 0 for name in ("numOutputRows", "numDeletedRows")
     )
@@ -218,7 +245,8 @@ def execute(
     numbers = {name: told[name][0].as_py() or 0 for name in told.column_names}
     # Spark may count a source twice, or not where nothing can match: what was changed decides then.
     read = info.metric("numSourceRows") if info else None
-    if count is not None and read is not None and max(read, sum(numbers.values())) < count:
+    if info and count and read is not None and max(read, sum(numbers.values())) < count:
+        _take_back(spark, table, info.version)
         raise lost_rows(table, read, count)
     if "num_inserted_rows" in numbers:
         return Counts(

@@ -12,7 +12,7 @@ from referencing.exceptions import Unresolvable
 
 from singer_spark.errors import ProtocolError, SchemaError, SettingsError
 from singer_spark.names import case_clashes, table_name
-from singer_spark.scope import SOME, Scope, engine_of, scope_of
+from singer_spark.scope import SOME, Scope, engine_of, scope_of, source_of
 from singer_spark.typemap import comment_of, to_struct
 from target_spark_delta.completeness import check_completeness
 from target_spark_delta.destination import Destination
@@ -41,6 +41,7 @@ class Declared:
         scope: What the tap reads of the table, None where it does not say.
         engine: The engine that the tap runs on, None where it does not say.
         is_filtered: Whether stream_maps leave records out.
+        source: The stream as the tap's state names it, where its stream_maps give it another name.
     """
 
     schema: Mapping[str, Any]
@@ -49,6 +50,7 @@ class Declared:
     scope: Scope | None = None
     engine: str | None = None
     is_filtered: bool = False
+    source: str | None = None
 
     def mapped(self, one: StreamMapping) -> Declared:
         """Return what it says of a stream behind a map, which may change the key of a range."""
@@ -81,6 +83,7 @@ def parts_of(message: Message) -> Declared:
         bookmarks=tuple(bookmarks or ()) if _are_names(bookmarks) else (),
         scope=scope_of(body),
         engine=engine_of(body),
+        source=source_of(body),
     )
 
 

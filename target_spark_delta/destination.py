@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 
@@ -48,6 +49,7 @@ class Destination:
         is_filtered: Whether stream_maps leave records out.
         is_rekeyed: Whether they take the place of rows that were merged by another key.
         pipeline: Whose run it is; what waits of another pipeline is not touched.
+        source: The stream as the tap names it, where that is another name.
     """
 
     stream: str
@@ -62,6 +64,12 @@ class Destination:
     is_filtered: bool = False
     is_rekeyed: bool = False
     pipeline: str | None = None
+    source: str | None = None
+
+    @property
+    def read_as(self) -> str:
+        """Name the stream as the tap, the state and the runner know it."""
+        return self.source or self.stream
 
     @property
     def method(self) -> str:
@@ -133,6 +141,25 @@ class Destination:
         return self.method == "delete-insert" and self.replaces_parts and self.scope is not None
 
     @property
+    def removes_at_end(self) -> bool:
+        """Say whether rows of a part go only when it is known which records were set aside.
+
+        Without a key nothing tells which row such a record is of.
+        """
+        return self.replaces_parts and bool(self.keys) and self.settings.quarantine
+
+    @property
+    def retires_partitions(self) -> bool:
+        """Say whether partitions that no record came of are gone at the source."""
+        is_known = self.is_whole and not self.is_filtered
+        return self.reloads and is_known and self.method == "partition-overwrite"
+
+    @property
+    def acts_at_end(self) -> bool:
+        """Say whether the end of a stream that replaces parts changes rows."""
+        return self.replaces_range or self.removes_at_end or self.retires_partitions
+
+    @property
     def keeps_history(self) -> bool:
         """Say whether every version of a row is kept."""
         return self.method == "scd2"
@@ -157,11 +184,21 @@ class Destination:
         """Return where rows wait for the end of the stream, by the number of their schema."""
         settings, name = self.settings, f"{table_name(self.stream)}_{number}"
         if settings.catalog:
-            pipeline = self.pipeline and table_name(self.pipeline)
-            parts = filter(None, ["staging", pipeline, settings.schema, name])
+            parts = filter(None, [self.staging_prefix, settings.schema, name])
             return Table.in_catalog(settings.catalog, _OURS, "_".join(parts))
         root = waiting_folder(settings.path, "staging", self.pipeline)
         return Table.at_path(root, settings.schema, name, format="parquet")
+
+    @property
+    def staging_prefix(self) -> str:
+        """Return what the names of a catalog's staged tables begin with, for each pipeline its own.
+
+        `a_b` may be a pipeline, or a pipeline `a` and a table `b`: a digest tells them apart.
+        """
+        if self.pipeline is None:
+            return "staging"
+        digest = hashlib.sha256(self.pipeline.encode()).hexdigest()[:8]
+        return f"staging_{table_name(self.pipeline)}_{digest}".lower()
 
     def staging(self, run_id: str) -> str | None:
         """Return where a run's records wait that Spark cannot read from this machine's disk."""

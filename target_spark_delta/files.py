@@ -24,6 +24,7 @@ _LOG = "_delta_log"
 _S3 = ("s3", "s3a")
 # Buckets that Spark has keys for, and Python not.
 _out_of_reach: set[str] = set()
+_shares_disk = True
 
 
 def files_of(location: str) -> ObjectStore | None:
@@ -37,6 +38,19 @@ def files_of(location: str) -> ObjectStore | None:
     except SingerSparkError as error:
         logger.debug("%s: %s", location, error)
         return None
+
+
+def share_disk(*, shared: bool) -> None:
+    """Say whether a folder of this machine is for Spark what it is for Python."""
+    global _shares_disk
+    _shares_disk = shared
+
+
+def log_files(location: str) -> ObjectStore | None:
+    """Return the files of a table's log, None where Python cannot read those that Spark does."""
+    if local_folder(location) is not None and not _shares_disk:
+        return None
+    return files_of(location)
 
 
 def give_up(location: str, error: SingerSparkError) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-import os
 import sys
 import time
 from collections import Counter
@@ -18,7 +18,7 @@ from singer_spark.assignment import Assignment
 from singer_spark.bookmark import is_unfinished
 from singer_spark.errors import ProtocolError
 from singer_spark.progress import INTERVAL_SECONDS, report_progress
-from singer_spark.report import REPORT_FILE
+from singer_spark.report import is_reporting
 from target_spark_delta import identity, upkeep
 from target_spark_delta.checkpoint import (
     Checkpoints,
@@ -33,9 +33,11 @@ from target_spark_delta.keys import needs_other_key
 from target_spark_delta.load import (
     activate_version,
     check_identity,
+    claim_table,
+    drop_abandoned,
     drop_spooled,
     drop_staged,
-    empty_range,
+    end_parts,
     load_segment,
     retire_gone,
     swap_in,
@@ -88,6 +90,7 @@ class Flow:
         self._owners: dict[int, str] = {}
         self._state: Received | None = None
         self._progress_at = 0.0
+        self._told: set[str] = set()
 
     def take_state(self, state: bytes, line: int) -> None:
         """Take a STATE that came after everything begun so far."""
@@ -104,7 +107,8 @@ class Flow:
     def declare(self, sink: SparkDeltaSink) -> None:
         """Note a stream; what is read whole, or a range of it, acts even if no record comes."""
         destination = sink.destination
-        if destination.scope and (destination.overwrites or destination.replaces_range):
+        is_replaced = destination.replaces_range or destination.retires_partitions
+        if destination.scope and (destination.overwrites or is_replaced):
             self._hold_back(destination.stream)
 
     def begin(self, segment: Segment, destination: Destination) -> None:
@@ -141,6 +145,8 @@ class Flow:
 
         def load(spark: SparkSession) -> None:
             load_segment(spark, sink.work, segment, commit(), if_made=made())
+            if segment.loaded and not sink.destination.overwrites:
+                self._tell_first(spark, sink)
 
         self._loader.submit(stream, segment.id, load)
         # Spooling runs ahead of the commits, but not without bound.
@@ -235,7 +241,7 @@ class Flow:
             if not sink.destination.replaces_parts or stream not in self._ends:
                 continue
             if self.is_confirmed(sink):
-                self._end_range(sink)
+                self._end_parts(sink)
             elif self._state is not None:
                 logger.warning(
                     "Stream %s: no STATE since its first record is released, because nothing says "
@@ -252,12 +258,15 @@ class Flow:
     def _retire(self, sink: SparkDeltaSink) -> None:
         """Have the rows retired that are gone at the source, after a whole read of all of them."""
         destination = sink.destination
-        if not (destination.reloads and destination.merges):
+        if destination.retires_partitions and self.is_confirmed(sink):
+            return  # done with the end of its parts
+        by_partition = destination.method == "partition-overwrite"
+        if not destination.reloads or not (destination.merges or by_partition):
             return
         if destination.retires and self.is_confirmed(sink):
             commit, work, seen = self._commit(sink, self._state), sink.work, sink.versions
             self._do(sink, lambda spark: retire_gone(spark, work, commit(), seen))
-        elif not destination.replaces_parts:
+        elif by_partition or not destination.replaces_parts:
             logger.warning(
                 "Stream %s was not read as a whole, so rows that are gone at the source stay",
                 destination.stream,
@@ -282,12 +291,12 @@ class Flow:
             self.collect()
         return replace(destination, is_rekeyed=answers[0])
 
-    def _end_range(self, sink: SparkDeltaSink) -> None:
-        """Have the range emptied that a complete stream was read from, if no record has done it."""
+    def _end_parts(self, sink: SparkDeltaSink) -> None:
+        """Have removed what a complete stream had no record of in the parts that it replaces."""
         number = self._ends[sink.destination.stream]
-        if sink.destination.replaces_range:
+        if sink.destination.acts_at_end:
             commit, work = self._commit(sink, self._state), sink.work
-            job: Job = lambda spark: empty_range(spark, work, commit())  # noqa: E731
+            job: Job = lambda spark: end_parts(spark, work, commit())  # noqa: E731
             self._loader.submit(sink.destination.stream, number, job)
         else:
             self._end(number)
@@ -316,7 +325,12 @@ class Flow:
 
     def _swapping(self, sink: SparkDeltaSink) -> Job:
         commit, work = self._commit(sink, self._state), sink.work
-        return lambda spark: swap_in(spark, work, commit())
+
+        def swap(spark: SparkSession) -> None:
+            swap_in(spark, work, replace(commit(), replaces=True))
+            self._tell_first(spark, sink)
+
+        return swap
 
     def look_after_tables(self, sinks: Iterable[SparkDeltaSink]) -> None:
         """Have tables compacted and vacuumed, where that is asked."""
@@ -326,27 +340,61 @@ class Flow:
         self.drain()
 
     def check_table(self, sink: SparkDeltaSink) -> None:
-        """See that a stream's table is the one that the stored state belongs to."""
+        """See that a stream's table is the one that the stored state belongs to, and claim it."""
         run, destination = self._assignment, sink.destination
         known = run.tables.get(destination.stream)
         # What is loaded as a whole needs nothing that was there before.
-        if known is None or destination.is_whole or destination.reloads:
-            return
-        if not identity.check(known, destination.table, run, sink.source, None):
-            work, source = sink.work, sink.source
-            self._do(sink, lambda spark: check_identity(spark, work, run, source))
+        if not (destination.is_whole or destination.reloads):
+            identity.check_name(destination.table, run, destination.stream, sink.source)
+            if known and not identity.check(known, destination.table, run, sink.source, None):
+                work, source = sink.work, sink.source
+                self._do(sink, lambda spark: check_identity(spark, work, run, source))
+        if run.unread and destination.appends and not destination.bookmarks:
+            table, name = destination.table, sink.source
+            self._do(sink, lambda spark: identity.check_unread(spark, table, run, name))
+        sink.progress.has_claimed = destination.stream in run.claimed
+        if run.claims and not sink.progress.has_claimed:
+            # A run that held the lock before may still be at work, whether a record comes or not.
+            commit, work = self._commit(sink, None), sink.work
+            self._do(sink, lambda spark: claim_table(spark, work, commit()))
 
-    def tell_tables(self, sinks: Iterable[SparkDeltaSink]) -> None:
+    def tell_tables(self, sinks: Collection[SparkDeltaSink]) -> None:
         """Tell the runner by what each table is known again."""
-        if not os.environ.get(REPORT_FILE):
+        if not is_reporting():
             return
         run = self._assignment
         for sink in sinks:
-            to, work = sink.destination, sink.work
-            is_told = identity.tell(to.table, run, to.stream, to.merges_by, None, sink.source)
+            to, work, source = sink.destination, sink.work, sink.source
+            if sum(one.source == source for one in sinks) > 1:
+                # Of several tables that a stream fills one may have had no row yet.
+                identity.tell_absent(to.table, run, to.stream, source)
+            is_told = identity.tell(to.table, run, to.stream, to.merges_by, None, source)
             if not is_told and (sink.last_line or to.stream in run.tables):
-                self._do(sink, partial(tell_table, work=work, run=run, source=sink.source))
+                self._do(sink, partial(tell_table, work=work, run=run, source=source))
         self.drain()
+
+    def drop_abandoned(self, sinks: Iterable[SparkDeltaSink]) -> None:
+        """Have the staged tables of killed runs dropped, once nothing of this one is staged.
+
+        Who holds a pipeline's lock knows that no other run of it lives.
+        """
+        run = self._assignment
+        in_catalog = (sink for sink in sinks if sink.destination.settings.catalog)
+        # Spark is not started for this alone.
+        if run.pipeline and run.generation is not None and self.batches:
+            for sink in itertools.islice(in_catalog, 1):
+                self._do(sink, partial(drop_abandoned, destination=sink.destination))
+        self.drain()
+
+    def _tell_first(self, spark: SparkSession, sink: SparkDeltaSink) -> None:
+        """Tell by what a table is known again once it has rows, for a run that goes on from them.
+
+        Where the run fails later it leaves a checkpoint, which belongs to this table.
+        """
+        run, stream = self._assignment, sink.destination.stream
+        if is_reporting() and stream not in self._told and stream not in run.tables:
+            self._told.add(stream)
+            tell_table(spark, sink.work, run, sink.source)
 
     def drop_spooled(self, sinks: Iterable[SparkDeltaSink]) -> None:
         """Have the folder emptied that a remote Spark has read records from."""

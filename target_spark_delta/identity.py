@@ -17,7 +17,7 @@ from singer_spark.assignment import Assignment, TableIdentity
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import SingerSparkError, StateError
 from singer_spark.report import report
-from target_spark_delta.files import files_of
+from target_spark_delta.files import local_folder, log_files
 from target_spark_delta.log import LOCATIONS, location_of
 from target_spark_delta.table import Table
 
@@ -40,14 +40,19 @@ class History:
 
 
 def history_in_files(location: str) -> History | None:
-    """Read a log from its files; None where Python does not reach them."""
-    objects = files_of(location)
+    """Read a log from its files; None where Python does not reach them.
+
+    That a bucket has no log may mean that Spark looks for it elsewhere; only a disk is sure.
+    """
+    objects = log_files(location)
     if objects is None:
         return None
     try:
         versions = deltalog.log_versions(objects)
         known = deltalog.table_id(objects) if versions else None
     except SingerSparkError:
+        return None
+    if not versions and local_folder(location) is None:
         return None
     return History(known, versions, functools.partial(deltalog.commit_info, objects))
 
@@ -85,8 +90,8 @@ def misfit(known: TableIdentity, history: History) -> str | None:
         return f"its version {known.version} is not the one that was committed before"
     for version in history.versions:
         later = history.read(version) if version > known.version else None
-        if later and later.operation == "RESTORE":
-            return f"it was restored to an older state in version {version}"
+        if later and later.turns_back:
+            return f"it was restored or replaced in version {version}"
     return None
 
 
@@ -108,16 +113,62 @@ def check(
     Raises:
         StateError: The state is ahead of the table.
     """
+    if known.is_absent:
+        return True
     history = _history(table, known, spark)
     if history is None:
         return False
     if why := misfit(known, history):
         raise StateError(
-            f"stream {stream}: {table}: {why}, so the stored state is ahead of it; load it anew: "
-            f"singer-spark run {run.pipeline} --refresh {stream}, or all streams: --full; if the "
-            f"table is meant: singer-spark state accept {run.pipeline}"
+            f"stream {stream}: {table}: {why}, so the state is ahead of it; {run.ways_on(stream)}"
         )
     return True
+
+
+def check_name(table: Table, run: Assignment, stream: str, source: str) -> None:
+    """Refuse a table that the stored state was never loaded into, under whatever name.
+
+    Args:
+        table: Where the stream goes now.
+        run: The run.
+        stream: The stream, as stream_maps call it.
+        source: The tap's name of it.
+
+    Raises:
+        StateError: The state belongs to tables of other names.
+    """
+    others = [name for name, one in run.tables.items() if (one.state_of or name) == source]
+    if stream not in run.tables and others:
+        raise StateError(
+            f"stream {source}: {table}: it was loaded into {', '.join(others)} before, so the "
+            f"state is ahead of this table; {run.ways_on(source)}"
+        )
+
+
+def check_unread(spark: SparkSession, table: Table, run: Assignment, stream: str) -> None:
+    """Refuse to append to a table that has rows of a failed run, which the state does not know.
+
+    Raises:
+        StateError: They would be there twice.
+    """
+    history, undone = history_by_spark(spark, table), set[int | None]()
+    for version in reversed(history.versions):
+        commit = history.read(version)
+        if commit is None or commit.turns_back:
+            return
+        undone.add(commit.undoes)
+        if version in undone:
+            continue
+        said = commit.metadata
+        if said.get("pipeline") != run.pipeline or said.get("rows") is None:
+            continue
+        if said.get("run_id") in run.unread and said.get("state"):
+            raise StateError(
+                f"stream {stream}: {table} has rows that run {said['run_id']} left before it "
+                "failed, and nothing tells them from those to come; load it anew: singer-spark "
+                f"run {run.pipeline} --refresh {stream}, or set the state: singer-spark state set"
+            )
+        return
 
 
 def tell(
@@ -157,6 +208,14 @@ def tell(
     return True
 
 
+def tell_absent(table: Table, run: Assignment, stream: str, source: str) -> None:
+    """Report that there is no table yet, so that the first rows that come are welcome."""
+    absent = TableIdentity(
+        location=str(table), id="", version=-1, run_id=run.run_id, state_of=source
+    )
+    report("table", stream, **absent.to_dict())
+
+
 def _history(
     table: Table, known: TableIdentity | None, spark: SparkSession | None
 ) -> History | None:
@@ -183,7 +242,9 @@ def _last_of(history: History, run: Assignment, known: TableIdentity | None) -> 
     of_pipeline = None
     for version in history.versions[: -_LATEST - 1 : -1]:
         commit = history.read(version)
-        if known is None and commit and "RESTORE" in commit.operation:
+        if commit and commit.undoes is not None:
+            continue
+        if known is None and commit and commit.turns_back:
             break  # what is adopted is the table as it was restored
         said = (commit.metadata if commit else {}) or {}
         if said.get("run_id") == run.run_id:

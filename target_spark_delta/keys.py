@@ -54,6 +54,26 @@ def check_key(
     )
 
 
+def check_same_key(before: Destination, now: Destination, pipeline: str | None) -> None:
+    """Refuse another key in the middle of a run, whose first rows were merged by the one before.
+
+    Raises:
+        SchemaError: The key has changed.
+    """
+    if not before.merges_by or not _is_other(before.merges_by, now.keys):
+        return
+    key, known = (", ".join(names) for names in (now.keys, before.merges_by))
+    raise SchemaError(
+        f"stream {now.stream}: its key changes in the middle of a run from {known} to "
+        f"{key or 'none'}, and rows would be there twice; set key_properties in stream_options, "
+        f"or run `{_refresh(now, pipeline)}`"
+    )
+
+
+def _refresh(destination: Destination, pipeline: str | None) -> str:
+    return f"singer-spark run {pipeline or 'PIPELINE'} --refresh {destination.read_as}"
+
+
 def _way_out(destination: Destination, pipeline: str | None) -> str:
     """Say what to do where a table was merged by another key."""
     if destination.keeps_history:
@@ -62,8 +82,7 @@ def _way_out(destination: Destination, pipeline: str | None) -> str:
         return "remove the table and run again, or load into another path"
     if not destination.keys:
         return "set key_properties, or load_method append-only, in stream_options"
-    command = f"singer-spark run {pipeline or 'PIPELINE'} --refresh {destination.stream}"
-    return f"run `{command}` to load the table afresh"
+    return f"run `{_refresh(destination, pipeline)}` to load the table afresh"
 
 
 def check_reload(destination: Destination) -> None:

@@ -23,7 +23,7 @@ from singer_spark.names import quote
 from singer_spark.report import report
 from target_spark_delta import fence, identity
 from target_spark_delta.alter import Policy, adapt, regain_clusters
-from target_spark_delta.commit import Commit, Counts, claim, describe_commits
+from target_spark_delta.commit import Commit, Counts, claim, describe_commits, execute
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import TABLE_VERSION, Shape
 from target_spark_delta.keys import check_key, check_reload, known_key, note_key
@@ -129,7 +129,7 @@ def _load_rows(
             return None
         counts = METHODS[destination.method](spark, batch)
         if destination.retires and not work.progress.made_table:
-            gone.stage_keys(spark, batch)
+            gone.stage_keys(spark, batch, batch.rows)
         return counts
 
     try:
@@ -151,7 +151,15 @@ def _first_look(spark: SparkSession, work: Work) -> T.StructType | None:
             claim(spark, table)
             schema = table.schema(spark)
         progress.has_claimed = True
+        report("claimed", work.destination.stream)
     return schema
+
+
+def claim_table(spark: SparkSession, work: Work, commit: Commit) -> None:
+    """Claim a table from a run that held the lock before, whether there are records or not."""
+    with explained(work.destination.stream):
+        describe_commits(spark, commit.without_rows())
+        _first_look(spark, work)
 
 
 def _batch(work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_new: bool) -> Batch:
@@ -176,6 +184,7 @@ def _batch(work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_ne
         place=destination.place,
         scope=destination.scope,
         compares_by=destination.compares_by,
+        removes_at_end=destination.removes_at_end and not work.progress.made_table,
     )
 
 
@@ -264,7 +273,8 @@ def activate_version(spark: SparkSession, work: Work, version: int, commit: Comm
             told.append((history.close_versions(spark, table, version, now), 0))
             return
         if held is not None:
-            told.append((_retire(spark, destination, held, now, version), 0))
+            older = versions.older_rows(version, unmarked=False, prefix="t.")
+            told.append((_retire(spark, destination, held, now, among=older), 0))
             return
         hard = destination.settings.hard_delete
         is_marked = not hard and DELETED_AT in schema.names
@@ -297,10 +307,15 @@ def retire_gone(
         except UnreadableKeyError as error:
             logger.warning("Stream %s: %s, so no row is retired", destination.stream, error)
             return
-        names = [quote(key) for key in destination.keys]
-        nothing = destination.table.rows(spark).select(*names).limit(0)
-        came = gone.keys_of_run(spark, progress.keys, nothing if held is None else held)
+        came = gone.keys_of_run(spark, progress.keys, _or_no_keys(spark, destination, held))
         told.append((_retire(spark, destination, came, utc_now()), 0))
+
+
+def _or_no_keys(spark: SparkSession, destination: Destination, held: DataFrame | None) -> DataFrame:
+    """Return keys, or the columns that they have in the table where there are none."""
+    if held is not None:
+        return held
+    return destination.table.rows(spark).select(*map(quote, destination.keys)).limit(0)
 
 
 def _held_keys(
@@ -321,10 +336,11 @@ def _retire(
     destination: Destination,
     came: DataFrame,
     now: str,
-    version: int | None = None,
+    *,
+    among: str = "true",
 ) -> Counts:
-    """Retire the rows with other keys than these, of older versions only where one is given."""
-    table, live, prepare = destination.table, "true", _do_nothing
+    """Retire the rows with other keys than these; `among` is SQL that says which `t` may go."""
+    table, live, prepare = destination.table, "true", None
     schema = table.rows(spark).schema
     if destination.keeps_history:
         live = f"t.{history.IS_CURRENT}"
@@ -337,13 +353,8 @@ def _retire(
             live = f"t.{quote(DELETED_AT)} is null"
         else:
             prepare = partial(_add_mark, spark, destination)
-    if version is not None:
-        live += f" and {versions.older_rows(version, unmarked=False, prefix='t.')}"
+    live = f"{live} and {among}"
     return gone.retire(spark, table, came, live=live, retired=retired, prepare=prepare)
-
-
-def _do_nothing() -> None:
-    """Prepare nothing."""
 
 
 def _add_mark(spark: SparkSession, destination: Destination) -> None:
@@ -369,6 +380,7 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
             commit=replace(commit, rows=rows),
             layout=destination.layout,
             policy=destination.policy,
+            held=_held_at_swap(spark, destination, found, commit),
         )
         told.append((overwrite.swap(spark, plan), rows))
         if destination.is_rekeyed:
@@ -377,17 +389,66 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
         drop_staged(spark, work)
 
 
-def empty_range(spark: SparkSession, work: Work, commit: Commit) -> None:
-    """Remove the rows of the range that a complete stream was read from and had no record of."""
-    destination = work.destination
+def _held_at_swap(
+    spark: SparkSession, destination: Destination, found: T.StructType | None, commit: Commit
+) -> DataFrame | None:
+    """Return the keys of what was set aside, whose rows must outlive those of another key."""
+    if found is None or not (destination.is_rekeyed and destination.settings.quarantine):
+        return None
+    try:
+        return _held_keys(spark, destination, found, (), commit)
+    except UnreadableKeyError as error:
+        raise overwrite.rows_unknown(destination.stream, str(error)) from error
+
+
+def end_parts(spark: SparkSession, work: Work, commit: Commit) -> None:
+    """Remove what a complete stream had no record of: in the parts that it replaces, or whole ones.
+
+    A row whose new record was set aside stays.
+    """
+    destination, progress = work.destination, work.progress
     with explained(destination.stream), reported(destination.stream) as told:
         describe_commits(spark, commit.without_rows())
         schema = _first_look(spark, work)
-        if schema is not None:
-            describe_commits(spark, replace(commit, rows=0))
-            spelled = _as_spelled(schema, destination.declared.names)
-            batch = replace(_empty_batch(spark, work, 0, schema), schema=spelled)
+        if schema is None or progress.made_table:
+            return
+        fence.confirm(spark)
+        try:
+            if destination.retires_partitions:
+                check_owner(spark, destination.table, commit.pipeline)
+            # Without a key nobody knows which rows must stay, unless they are replaced already.
+            is_open = bool(destination.keys) or not progress.is_emptied
+            asks = destination.settings.quarantine and is_open
+            held = _held_keys(spark, destination, schema, (), commit) if asks else None
+        except NotOursError as error:
+            logger.warning("Stream %s: %s, so no row is retired", destination.stream, error.why)
+            return
+        except UnreadableKeyError as error:
+            logger.warning("Stream %s: %s, so no row is removed", destination.stream, error)
+            return
+        describe_commits(spark, replace(commit, rows=0))
+        spelled = _as_spelled(schema, destination.declared.names)
+        batch = replace(_empty_batch(spark, work, 0, schema), schema=spelled)
+        if destination.removes_at_end:
+            told.append((replaced.remove_others(spark, batch, held), 0))
+        elif destination.replaces_range:
             told.append((replaced.empty_range(spark, batch), 0))
+        if destination.retires_partitions:
+            told.append((_retire_partitions(spark, destination, batch, held), 0))
+
+
+def _retire_partitions(
+    spark: SparkSession, destination: Destination, batch: Batch, held: DataFrame | None
+) -> Counts:
+    """Retire the partitions that are gone at the source; what has no key is removed."""
+    table = destination.table
+    if destination.keys:
+        came, others = _or_no_keys(spark, destination, held), replaced.other_partitions(batch, "t.")
+        return _retire(spark, destination, came, utc_now(), among=others)
+    others = replaced.other_partitions(batch)
+    if table.rows(spark).where(others).isEmpty():
+        return Counts()
+    return execute(spark, table, f"delete from {table.sql} where {others}")
 
 
 def _empty_batch(spark: SparkSession, work: Work, rows: int, before: T.StructType | None) -> Batch:
@@ -408,6 +469,18 @@ def drop_staged(spark: SparkSession, work: Work) -> None:
     """Remove what is staged of a stream."""
     for staged in work.progress.waiting:
         staging.discard(spark, staged)
+
+
+def drop_abandoned(spark: SparkSession, destination: Destination) -> None:
+    """Drop the staged tables in a catalog that killed runs of the same pipeline have left.
+
+    What fails here fails no load: the rows are committed.
+    """
+    fence.confirm(spark)
+    try:
+        staging.drop_abandoned(spark, destination.place(0), destination.staging_prefix)
+    except SPARK_ERRORS as error:
+        logger.warning("Staged tables of killed runs stay: %s", innermost_cause(error)[:300])
 
 
 def check_identity(spark: SparkSession, work: Work, run: Assignment, source: str) -> None:

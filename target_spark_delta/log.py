@@ -13,7 +13,7 @@ from singer_spark.causes import innermost_cause
 from singer_spark.deltalog import CommitInfo
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import SingerSparkError
-from target_spark_delta.files import files_of, give_up
+from target_spark_delta.files import give_up, log_files
 from target_spark_delta.table import Table
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def last_commit(spark: SparkSession) -> int | None:
 def read_commit(spark: SparkSession, table: Table, version: int) -> CommitInfo | None:
     """Return what a commit says of itself, None where nobody can tell."""
     location = location_of(spark, table)
-    if objects := files_of(location):
+    if objects := log_files(location):
         try:
             if info := deltalog.commit_info(objects, version):
                 return info
@@ -50,7 +50,7 @@ def read_commit(spark: SparkSession, table: Table, version: int) -> CommitInfo |
 def newest_version(spark: SparkSession, table: Table) -> int:
     """Return the version of a table's last commit."""
     location = location_of(spark, table)
-    if objects := files_of(location):
+    if objects := log_files(location):
         try:
             if versions := deltalog.log_versions(objects):
                 return versions[-1]

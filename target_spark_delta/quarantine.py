@@ -99,10 +99,10 @@ def held_keys(
     rows = place.rows(spark).where(f"stream = {literal(commit.stream)} and ({of_run})")
     if rows.isEmpty():
         return None
-    if not keys.names:
+    types = {field.name.lower(): field.dataType for field in table}
+    if not keys.names or not types.keys() >= {name.lower() for name in keys.names}:
         raise UnreadableKeyError(rows.count())
     texts = T.StructType([T.StructField(field.name, T.StringType()) for field in keys])
-    types = {field.name.lower(): field.dataType for field in table}
     read = rows.withColumn("r", F.from_json("record", texts)).selectExpr(
         *(
             f"{typed(f'r.{quote(f.name)}', f.dataType, types[f.name.lower()], f.name, None)} "

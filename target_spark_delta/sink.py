@@ -48,7 +48,7 @@ class SparkDeltaSink:
     ) -> None:
         self.destination = destination
         self.schema = schema
-        self.source = mapping.stream if mapping else destination.stream
+        self.source = destination.read_as
         self._mapping = mapping
         self.segment: Segment | None = None
         self.declared_line = 0

@@ -30,8 +30,9 @@ from target_spark_delta import budget, fence
 from target_spark_delta.completeness import warn_of_repetition
 from target_spark_delta.declaration import Declared, destination_of, parts_of
 from target_spark_delta.destination import Destination, waiting_folder
-from target_spark_delta.files import remove_folder
+from target_spark_delta.files import remove_folder, share_disk
 from target_spark_delta.flow import Flow
+from target_spark_delta.keys import check_same_key
 from target_spark_delta.loader import Loader
 from target_spark_delta.mapping import StreamMapping, mappings_of
 from target_spark_delta.messages import Message, MessageReader
@@ -90,6 +91,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._newest_line = 0
         self._engine_of_tap: str | None = None
         self._assignment = Assignment.here()
+        share_disk(shared=self._settings.spark.is_local)
         self._urls = {self._settings.path} - {""}
         self._loader = Loader(self._engine, self._isolate, self._settings.parallelism)
         self._flow = Flow(self._settings, self._loader, self._assignment)
@@ -149,14 +151,18 @@ class TargetSparkDelta(SparkPlugin, Target):
         message: Message,
         mapping: StreamMapping | None = None,
     ) -> SparkDeltaSink:
-        reloads = self._assignment.reloads(message.stream)
+        source, pipeline = parts.source or message.stream, self._assignment.pipeline
+        reloads = self._assignment.reloads(source)
         destination = replace(
             destination_of(stream, parts, self._settings, reloads=reloads),
-            pipeline=self._assignment.pipeline,
+            pipeline=pipeline,
+            source=None if source == stream else source,
         )
-        destination = self._flow.with_key(destination)
-        self._check_table_names(stream, mapping)
+        self._check_table_names(destination)
         before = self._sinks.get(stream)
+        if before:
+            check_same_key(before.destination, destination, pipeline)
+        destination = self._flow.with_key(destination)
         if before and before.destination == destination and before.schema == parts.schema:
             return before
         if before:
@@ -194,10 +200,10 @@ class TargetSparkDelta(SparkPlugin, Target):
             sink.continue_from(before)
         return sink
 
-    def _check_table_names(self, stream: str, mapping: StreamMapping | None) -> None:
-        folded, source = table_name(stream).lower(), mapping.stream if mapping else stream
+    def _check_table_names(self, destination: Destination) -> None:
+        stream, folded = destination.stream, table_name(destination.stream).lower()
         for other, sink in self._sinks.items():
-            is_same = (other, sink.source) == (stream, source)
+            is_same = (other, sink.source) == (stream, destination.read_as)
             if not is_same and table_name(other).lower() == folded:
                 raise SchemaError(
                     f"streams {other} and {stream} would share the table {folded}; "
@@ -285,7 +291,8 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._flow.drain()
         self._flow.end_streams(self._sinks.values())
         self._flow.look_after_tables(self._sinks.values())
-        self._flow.tell_tables(self._sinks.values())
+        self._flow.tell_tables([*self._sinks.values()])
+        self._flow.drop_abandoned(self._sinks.values())
         self._flow.drop_spooled(self._sinks.values())
         for pattern in unmatched(self._settings.stream_options, self._sinks):
             logger.warning("stream_options: no stream is named %s", pattern)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 from pyspark.sql import SparkSession
 
@@ -13,6 +14,9 @@ logger = logging.getLogger(__name__)
 
 # The last is how a catalog tells that all rows were replaced.
 _WRITES = {"WRITE", "MERGE", "DELETE", "UPDATE", "CREATE OR REPLACE TABLE AS SELECT"}
+# How long a table keeps the files that it no longer uses; a week where it does not say.
+_KEPT = "delta.deletedFileRetentionDuration"
+_INTERVAL = re.compile(r"interval [\w ]+", re.IGNORECASE)
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 
@@ -39,11 +43,25 @@ def look_after(spark: SparkSession, destination: Destination) -> None:
             # Delta would list every folder in a task of its own.
             tasks = spark.conf.get("spark.sql.shuffle.partitions") or "8"
             spark.conf.set(_LISTING_TASKS, tasks)
-            spark.sql(f"vacuum {table.sql} retain {options.vacuum_retention_hours:g} hours")
+            hours = _retention(spark, destination, options.vacuum_retention_hours)
+            spark.sql(f"vacuum {table.sql} retain {hours:g} hours")
             logger.info("%s: files older than needed are removed", table)
     except SPARK_ERRORS as error:
         said = str(error).splitlines()[0][:300]
         logger.warning("%s: could not be compacted or vacuumed: %s", table, said)
+
+
+def _retention(spark: SparkSession, destination: Destination, asked: float) -> float:
+    """Return the hours that are asked for, or those of the table where it keeps files for longer.
+
+    Delta removes none that are younger.
+    """
+    kept = destination.table.detail(spark)["properties"].get(_KEPT, "")
+    if not _INTERVAL.fullmatch(kept):
+        return asked
+    length = f"unix_seconds(timestamp_seconds(0) + {kept}) / 3600"
+    hours = spark.sql(f"select {length} as hours").toArrow()["hours"][0].as_py()
+    return max(asked, float(hours))
 
 
 def _writes_since_compaction(spark: SparkSession, destination: Destination, most: int) -> int:

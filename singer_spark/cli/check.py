@@ -29,9 +29,8 @@ from singer_spark.runner.supervisor import StoppedError
 from singer_spark.runner.versions import version_of
 from singer_spark.settings import SparkSettings
 from singer_spark.state import create_state_store
-from singer_spark.state.conditions import refuse_unconditional
 from singer_spark.state.lock import LockedError, locked
-from singer_spark.state.objects import Expect
+from singer_spark.state.objects import Expect, refuse_unconditional
 
 PROBE = ".singer-spark/check"
 
@@ -149,7 +148,7 @@ def _commands(pipeline: Pipeline) -> str:
 def _store(pipeline: Pipeline) -> str:
     store = create_state_store(pipeline.state)
     if pipeline.locks:
-        refuse_unconditional(store, pipeline.name)
+        refuse_unconditional(store.objects, pipeline.name)
     try:
         with locked(store, pipeline.name, pause=None):
             known = store.get(pipeline.name)

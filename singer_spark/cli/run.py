@@ -146,12 +146,16 @@ def _show_json(result: RunResult) -> None:
 def show_results(results: Sequence[RunResult]) -> None:
     """Print what a run did, or all the runs of one command together."""
     streams: Counter[str] = Counter()
+    known: Counter[str] = Counter()
     for result in results:
         streams.update(result.records)
+        for stream, facts in result.record["streams"].items():
+            known[stream] += facts["unchanged"] or 0
     runs = f" by {len(results)} runs" if len(results) > 1 else ""
     tell(f"Done! {streams.total()} records in {len(streams)} stream(s){runs}")
     for stream, count in streams.items():
-        tell(f"  {stream}: {count}")
+        left_out = f" ({known[stream]} left out, the table has them)" if known[stream] else ""
+        tell(f"  {stream}: {count}{left_out}")
 
 
 def _run_several(paths: Sequence[Path], ctx: click.Context, parallel: int, *, as_json: bool) -> int:

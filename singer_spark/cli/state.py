@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import IO, Any
 
 import click
@@ -23,6 +23,7 @@ from singer_spark.state.change import (
     replace_state,
 )
 from singer_spark.state.documents import DamagedError
+from singer_spark.state.generation import has_attempts
 
 HEAD = ("PIPELINE", "LAST RUN (UTC)", "RUNS", "BOOKMARKS")
 pipeline_argument = click.argument("pipeline", shell_complete=complete_pipeline)
@@ -98,9 +99,10 @@ def set_state(
     new = parse_state(file.read(), _name_of(file)) if file else before.watermark
     for stream, value in moves:
         new = move_bookmark(new, stream, value)
+    streams = {stream for stream, _ in moves} if moves else None
     if is_same(new, before.watermark):
-        accept_state(place.store, before, _note)
-    _replace(place, before, new)
+        accept_state(place.store, before, _note, streams=streams)
+    _replace(place, before, new, streams)
 
 
 @state.command()
@@ -158,7 +160,8 @@ def accept(pipeline: str, *, url: str | None) -> None:
     increment would arrive. Where that is meant, this lets the next run take them as it finds them.
     """
     place = find_place(pipeline, url)
-    accept_state(place.store, _get(place), _note)
+    has_failed = place.store.read_checkpoint(place.name) or has_attempts(place.store, place.name)
+    accept_state(place.store, _before(place) if has_failed else _get(place), _note)
     click.echo(f"{place.name}: accepted; the next run takes source and tables as it finds them")
 
 
@@ -169,11 +172,16 @@ def _note(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _replace(place: Place, before: PipelineState, new: Mapping[str, Any]) -> None:
+def _replace(
+    place: Place,
+    before: PipelineState,
+    new: Mapping[str, Any],
+    streams: Collection[str] | None = None,
+) -> None:
     if is_same(new, before.watermark):
         click.echo(f"{place.name}: state unchanged")
         return
-    replace_state(place.store, before, new, _note)
+    replace_state(place.store, before, new, _note, streams=streams)
     click.echo(f"{place.name}: state stored; the next run starts from it")
 
 

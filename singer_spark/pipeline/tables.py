@@ -35,8 +35,14 @@ def find_tables(target: Plugin, given: str | None = None) -> dict[str, str]:
             f"{target.command} does not write its state into its tables; recover works with "
             f"{DEFAULT_TARGET} only. Set the state by hand: singer-spark state set"
         )
-    conf = SparkSettings.from_config(target.config).conf if is_ours(target) else {}
-    return place_of(given or _folder(target.config, conf), conf)
+    spark = SparkSettings.from_config(target.config if is_ours(target) else {})
+    folder = given or _folder(target.config, spark.conf)
+    if not given and not spark.is_local and not re.match(r"\w[\w+.-]*://", folder):
+        raise SettingsError(
+            f"Spark runs elsewhere, so that {folder} is no folder of this machine; give the folder "
+            "of the tables with --tables if it is one"
+        )
+    return place_of(folder, spark.conf)
 
 
 def place_of(folder: str, conf: Mapping[str, str]) -> dict[str, str]:

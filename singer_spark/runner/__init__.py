@@ -1,7 +1,7 @@
 """Runs one pipeline: a tap and a target as processes, joined and watched.
 
 options      how a run differs from the usual one
-start        from which state it begins
+start        from which state it begins, after runs that failed too
 selection    which streams of the tap's catalog are read
 handover     settings for a child, in files without a name
 process      a child that cannot outlive the runner
@@ -18,7 +18,6 @@ versions     of the commands, without starting them
 secrets      kept out of what is written down
 record       what the run did, for its history
 advice       what its operator should know although it succeeded
-appended     where appended streams begin after a run that failed
 identity     by what source and tables are known again
 book         where state comes from and goes, under the lock
 files        state in files instead, for orchestrators

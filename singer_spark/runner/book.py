@@ -7,7 +7,7 @@ state that the target had committed to beside it, as a checkpoint.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -20,18 +20,26 @@ from singer_spark.runner.identity import (
     NOTHING,
     Identities,
     known_identities,
+    known_source,
     known_tables,
     with_identities,
 )
 from singer_spark.runner.process import tell_error
 from singer_spark.runner.record import RunRecord
-from singer_spark.runner.start import WINDOW, Start
+from singer_spark.runner.start import WINDOW, Start, renames
 from singer_spark.runner.supervisor import Events, Failed, refuse_to_go_on
 from singer_spark.state import PipelineState, StateStore, create_state_store
+from singer_spark.state.change import SOURCE, TABLES
 from singer_spark.state.checkpoint import Checkpoint
-from singer_spark.state.generation import digest
+from singer_spark.state.generation import (
+    Attempt,
+    change_generation,
+    digest,
+    forget_attempts,
+    read_generation,
+)
 from singer_spark.state.holder import Holder
-from singer_spark.state.lock import BY_HAND, RunLock
+from singer_spark.state.lock import BY_HAND, Claims, RunLock
 from singer_spark.state.objects import Expect
 from singer_spark.state.runs import begin_history, list_runs, prune_runs, save_run
 
@@ -54,8 +62,8 @@ class Book(Protocol):
         """Read the state; what cannot be read fails the run, which is recorded then."""
 
     @property
-    def streams(self) -> Collection[str]:
-        """Streams that are known beside those that have a bookmark."""
+    def belongs(self) -> Mapping[str, Any]:
+        """The source and the tables that the state belongs to."""
 
     @property
     def has_run(self) -> bool:
@@ -64,11 +72,14 @@ class Book(Protocol):
     def resume(self) -> Checkpoint | None:
         """Read how far a failed run got; None where there is none."""
 
-    def attempts(self) -> Mapping[str, tuple[str, ...]]:
-        """The runs that began from the state and failed, each with the streams it read afresh."""
+    def attempts(self) -> Mapping[str, Attempt]:
+        """The runs that have not succeeded since the state was stored."""
 
     def begin(self, start: Start) -> Assignment:
         """Note how the run begins, before anything is started; gives what its processes know."""
+
+    def note_source(self, source: Mapping[str, Any]) -> None:
+        """Note the source of the run, before the target gets a row of it."""
 
     def history(self) -> Sequence[Mapping[str, Any]]:
         """The records of the last runs, as far as they are known."""
@@ -78,7 +89,7 @@ class Book(Protocol):
     ) -> Mapping[str, Any]:
         """Store the final state and give it back; without one the old stays."""
 
-    def fail(self, watermark: Mapping[str, Any] | None) -> None:
+    def fail(self, watermark: Mapping[str, Any] | None, found: Identities = NOTHING) -> None:
         """Note that the run failed and what the target had committed to."""
 
 
@@ -105,7 +116,7 @@ class StoreBook:
         self._start: Start | None = None
         self._stored = False
         self.advanced = False  # whether the state moved on, so that runs before it count no more
-        self.ended_well = False
+        self.claims: Claims | None = None  # once the run has succeeded
         self.state: Mapping[str, Any] = {}
         self.quiet: AbstractContextManager[Any] = lock.quiet if lock else nullcontext()
 
@@ -121,9 +132,9 @@ class StoreBook:
             self._record_death()
 
     @property
-    def streams(self) -> Collection[str]:
-        """The streams whose tables are known."""
-        return known_tables(self._before.metadata)
+    def belongs(self) -> Mapping[str, Any]:
+        """The source and the tables that the state belongs to."""
+        return self._before.metadata
 
     @property
     def has_run(self) -> bool:
@@ -131,35 +142,58 @@ class StoreBook:
         return bool(self._before.run_count or self.state)
 
     def resume(self) -> Checkpoint | None:
-        """Read how far a failed run got; None where there is none."""
-        return self._store.read_checkpoint(self._name)
+        """Read how far a failed run got; None where there is none, or the state moved on since."""
+        return read_failed(self._store, self._name, self.state)
 
-    def attempts(self) -> Mapping[str, tuple[str, ...]]:
-        """Name the runs that began from the state and failed, if the last one did."""
-        before = self._lock.before if self._lock else None
-        return before.attempts if before and before.base == digest(self.state) else {}
+    def attempts(self) -> Mapping[str, Attempt]:
+        """Name the runs that have not succeeded since the state was stored."""
+        left = self._lock.before if self._lock else read_generation(self._store, self._name)[0]
+        return left.attempts_from(self.state)
 
     def begin(self, start: Start) -> Assignment:
         """Write down who runs and how it begins, before anything is started."""
         self._start = start
-        if self._lock:
-            base, fresh = digest(self.state), start.fresh
-            self._lock.begin(None if fresh is None else (base, fresh))
+        self._note_attempt(start.attempt)
         if start.is_asked:
             # A run that dies leaves nothing else of what it was.
-            self._store.save_checkpoint(self._name, start.run)
+            self._save_checkpoint(start.run)
         # A window goes on from no bookmark, and yet belongs to the tables of the stored state.
         used = self.state if start.mode == WINDOW else start.state
-        source, tables = known_identities(self._before.metadata, used, start.run.reload)
+        source, tables = known_identities(
+            start.belongs, used, start.reload, renamed=renames(start.pipeline)
+        )
         return Assignment(
             run_id=self._record.run_id,
             pipeline=self._name,
             generation=self._lock.generation if self._lock else None,
             claims=self._lock.claims if self._lock else False,
+            claimed=frozenset(self._lock.claimed if self._lock else ()),
             reload=start.reload,
+            resumes=start.mode == "resume",
             source=source,
             tables=tables,
+            unread=start.unread,
         )
+
+    def note_source(self, source: Mapping[str, Any]) -> None:
+        """Note a source that `meta.json` does not know, for runs that follow if this one fails."""
+        attempt = self._start.attempt if self._start else None
+        if attempt and source != known_source(self.belongs):
+            self._note_attempt(replace(attempt, source=source))
+
+    def _note_attempt(self, attempt: Attempt | None) -> None:
+        if self._lock:
+            self._lock.begin(self.state, attempt)
+        elif attempt:
+            run_id = self._record.run_id
+            change_generation(
+                self._store,
+                self._name,
+                lambda known: known.with_attempt(self.state, run_id, attempt),
+            )
+
+    def _save_checkpoint(self, reached: Checkpoint) -> None:
+        self._store.save_checkpoint(self._name, replace(reached, base=digest(self.state)))
 
     def history(self) -> Sequence[Mapping[str, Any]]:
         """Read the records of the last runs; a history that cannot be read is no obstacle."""
@@ -176,6 +210,8 @@ class StoreBook:
             self._lock.confirm()
         is_aside = self._record.mode == WINDOW
         new = self._reached if watermark is None else watermark
+        # What was read afresh belongs to its state, which never came, and so does what was found.
+        stays = is_aside or (watermark is None and not self._goes_on)
         after = self._store.save(
             replace(
                 self._before,
@@ -184,34 +220,36 @@ class StoreBook:
                 last_run_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
                 run_count=self._before.run_count + 1,
                 # A window says nothing of what lies outside of it.
-                metadata=self._before.metadata if is_aside else self._identities(new, found),
+                metadata=self._before.metadata if stays else self._metadata(new, found),
             )
         )
         self._stored = True
         self.advanced = not is_aside
+        self.claims = Claims(frozenset(found.claimed), frozenset(known_tables(after.metadata)))
         self._record.state_after = after.watermark
         self._record.close()
         try:
             # A window lies aside of the state, and so of the checkpoint that leads on from it.
             if not is_aside:
                 self._store.delete_checkpoint(self._name)
+                if self._lock is None:
+                    forget_attempts(self._store, self._name)
             save_run(self._store, self._name, self._record.to_dict())
         except StateError as error:
             raise StateError(
                 f"the state is stored, but the run's record is not: {error.message}"
             ) from error
-        self.ended_well = True
         self._prune()
         return after.watermark
 
-    def fail(self, watermark: Mapping[str, Any] | None) -> None:
+    def fail(self, watermark: Mapping[str, Any] | None, found: Identities = NOTHING) -> None:
         """Keep checkpoint and record of a failed run as well as it can be done."""
         # Once the lock is lost the pipeline is another run's, and its checkpoint too.
         is_ours = self._lock is None or self._lock.held
         if watermark is not None and self._start and is_ours and not self._stored:
             with _warned("the checkpoint of this run is lost"):
-                reached = replace(self._start.run, state=watermark)
-                self._store.save_checkpoint(self._name, reached)
+                belongs = with_identities(self._start.belongs, watermark, found, self._start.reload)
+                self._save_checkpoint(replace(self._start.run, state=watermark, belongs=belongs))
         with _warned("the record of this run is lost"):
             save_run(self._store, self._name, self._record.to_dict())
             self._prune()
@@ -222,9 +260,18 @@ class StoreBook:
             with suppress(StateError):
                 prune_runs(self._store, self._name, self._keep_runs, self._record.run_id)
 
-    def _identities(self, new: Mapping[str, Any], found: Identities = NOTHING) -> dict[str, Any]:
-        reload = self._start.run.reload if self._start else frozenset()
-        return with_identities(self._before.metadata, new, found, reload)
+    def _metadata(self, new: Mapping[str, Any], found: Identities) -> dict[str, Any]:
+        belongs, reload = self.belongs, frozenset[str]()
+        if self._start:
+            belongs, reload = self._start.belongs, self._start.reload
+        others = {key: one for key, one in self.belongs.items() if key not in (SOURCE, TABLES)}
+        return others | with_identities(belongs, new, found, reload)
+
+    @property
+    def _goes_on(self) -> bool:
+        """Tell that what the run did not say stays true: it began from a state, not afresh."""
+        start = self._start
+        return bool(start and (start.mode == "resume" or start.run.mode == "incremental"))
 
     @property
     def _reached(self) -> Mapping[str, Any]:
@@ -232,9 +279,7 @@ class StoreBook:
 
         A stream that was read afresh has no bookmark there; then the stored state stays.
         """
-        start = self._start
-        goes_on = start and (start.mode == "resume" or start.run.mode == "incremental")
-        return start.state or self.state if start and goes_on else self.state
+        return (self._start.state if self._start and self._goes_on else {}) or self.state
 
     def _record_death(self) -> None:
         """Record a run that died, unless it did so itself or was a change by hand."""
@@ -243,6 +288,12 @@ class StoreBook:
         told = RunRecord.of_dead(self._name, self._dead, self.state).to_dict()
         with suppress(StateError):
             save_run(self._store, self._name, told, Expect.ABSENT)
+
+
+def read_failed(store: StateStore, name: str, state: Mapping[str, Any]) -> Checkpoint | None:
+    """Read how far a failed run got; one that led on from another state counts no more."""
+    failed = store.read_checkpoint(name)
+    return failed if failed and failed.base in (None, digest(state)) else None
 
 
 @contextmanager
@@ -270,7 +321,7 @@ def open_store_book(
         yield book
     finally:
         with _warned(f"the lock of {pipeline.name} stays"):
-            lock.release(advanced=book.advanced, ended_well=book.ended_well)
+            lock.release(advanced=book.advanced, claims=book.claims)
 
 
 @contextmanager

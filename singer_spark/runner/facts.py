@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from singer_spark.report import read_report
+from singer_spark.report import last_told, read_report
+from singer_spark.runner.identity import Identities
 from singer_spark.runner.tally import Tally
 
 CHANGES = ("inserted", "updated", "deleted", "unchanged")  # of a commit's rows
@@ -78,18 +79,30 @@ class StreamFacts:
 class Facts:
     """What tap and target have reported so far: by stream, and of the run as a whole.
 
-    `source` is the identity of the source, `tables` the identities of the tables by stream, and
-    `doing` what a command says that it is busy with, by its name.
+    `source` is the identity of the source, `tables` the identities of the tables by stream,
+    `claimed` the streams whose tables were claimed, and `doing` what a command says that it is busy
+    with, by its name.
     """
 
     def __init__(self, path: Path) -> None:
         self.source: Mapping[str, Any] | None = None
         self.tables: dict[str, Mapping[str, Any]] = {}
         self.doing: dict[str, str] = {}
+        self.claimed: set[str] = set()
         self._path = path
         self._read = 0
         self._streams: dict[str, StreamFacts] = defaultdict(StreamFacts)
         self._target_tells = False
+
+    @property
+    def identities(self) -> Identities:
+        """By what source and tables are known again."""
+        return Identities(self.source, self.tables, frozenset(self.claimed))
+
+    def find_source(self) -> Mapping[str, Any] | None:
+        """Look for the identity of the source; any thread may ask."""
+        told = last_told("source", "", self._path) or {}
+        return {key: value for key, value in told.items() if key not in ("kind", "stream")} or None
 
     def refresh(self) -> None:
         """Read what has been told since the last time."""
@@ -108,6 +121,8 @@ class Facts:
                 self.source = known
             case "table":
                 self.tables[stream] = known
+            case "claimed":
+                self.claimed.add(stream)
             case "progress":
                 self.doing[str(fact.get("command"))] = str(fact.get("doing") or "")
             case kind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from singer_spark.runner.record import RunRecord
 from singer_spark.state.change import parse_state
 from singer_spark.state.checkpoint import Checkpoint
 from singer_spark.state.folder import replace_file
+from singer_spark.state.generation import Attempt
 
 if TYPE_CHECKING:
     from singer_spark.runner.start import Start  # which knows the options, and they know the files
@@ -54,9 +55,9 @@ class FileBook:
         self._record.state_before = self._record.state_after = self.state
 
     @property
-    def streams(self) -> Collection[str]:
-        """Files know of no stream beside those with a bookmark."""
-        return ()
+    def belongs(self) -> Mapping[str, Any]:
+        """Files do not know what the state belongs to."""
+        return {}
 
     @property
     def has_run(self) -> bool:
@@ -67,7 +68,7 @@ class FileBook:
         """Files know of no failed run."""
         return None
 
-    def attempts(self) -> Mapping[str, tuple[str, ...]]:
+    def attempts(self) -> Mapping[str, Attempt]:
         """Files know of no failed run."""
         return {}
 
@@ -76,6 +77,9 @@ class FileBook:
         return Assignment(
             run_id=self._record.run_id, pipeline=self._record.pipeline, reload=start.reload
         )
+
+    def note_source(self, source: Mapping[str, Any]) -> None:
+        """Files keep no source."""
 
     def history(self) -> Sequence[Mapping[str, Any]]:
         """Files keep no history."""
@@ -92,7 +96,7 @@ class FileBook:
         self._record.close()
         return after
 
-    def fail(self, watermark: Mapping[str, Any] | None) -> None:
+    def fail(self, watermark: Mapping[str, Any] | None, found: Identities = NOTHING) -> None:
         """Leave the file alone: what stands there is still true."""
 
 

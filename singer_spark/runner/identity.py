@@ -1,33 +1,35 @@
 """By what source and tables are known again, kept beside the state that they belong to.
 
 A state is true of one source and of the tables that it was loaded into. `meta.json` keeps both,
-under `source` and `tables`, so that a state never goes on with others unnoticed.
+under `source` and `tables`, so that a state never goes on with others unnoticed; so does the
+checkpoint of a failed run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from singer_spark.assignment import EVERY_STREAM, TableIdentity
 from singer_spark.bookmark import bookmarked
-from singer_spark.state.change import SOURCE, TABLES
+from singer_spark.state.change import SOURCE, TABLES, filled_by
 
 
 class Identities(NamedTuple):
-    """What tap and target have reported of themselves."""
+    """What tap and target have reported of themselves; `claimed` are streams with such a table."""
 
     source: Mapping[str, Any] | None = None
     tables: Mapping[str, Mapping[str, Any]] = {}
+    claimed: Collection[str] = ()
 
 
 NOTHING = Identities()
 
 
-def known_tables(metadata: Mapping[str, Any]) -> dict[str, TableIdentity]:
+def known_tables(belongs: Mapping[str, Any]) -> dict[str, TableIdentity]:
     """Read the tables that are kept; what is none of ours is passed over."""
-    kept = metadata.get(TABLES)
+    kept = belongs.get(TABLES)
     found: dict[str, TableIdentity] = {}
     for stream, values in kept.items() if isinstance(kept, Mapping) else ():
         with suppress(ValueError, AttributeError):
@@ -35,24 +37,45 @@ def known_tables(metadata: Mapping[str, Any]) -> dict[str, TableIdentity]:
     return found
 
 
+def known_source(belongs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Read the source that is kept."""
+    source = belongs.get(SOURCE)
+    return source if isinstance(source, Mapping) else None
+
+
 def known_identities(
-    metadata: Mapping[str, Any], state: Mapping[str, Any], reload: frozenset[str]
+    belongs: Mapping[str, Any],
+    state: Mapping[str, Any],
+    reload: frozenset[str],
+    *,
+    renamed: bool = False,
 ) -> tuple[Mapping[str, Any] | None, dict[str, TableIdentity]]:
     """Return the source and the tables that a run must find again.
 
     A stream without a bookmark is read whole, and one that is loaded afresh may have another table.
+    All bookmarks of a state are of one source, whether their streams are read in this run or not.
+
+    Args:
+        belongs: What is known.
+        state: The state that the run begins from.
+        reload: The streams that are loaded afresh.
+        renamed: Whether the tap sends streams under other names than its bookmarks have.
     """
-    if EVERY_STREAM in reload or not state:
+    held = frozenset[str]() if EVERY_STREAM in reload else bookmarked(state) - reload
+    if not held:
         return None, {}
-    source = metadata.get(SOURCE)
-    held = bookmarked(state) - reload
-    known = known_tables(metadata)
-    tables = {name: one for name, one in known.items() if (one.state_of or name) in held}
-    return source if isinstance(source, Mapping) else None, tables
+    named = {*(state.get("bookmarks") or state)} if renamed else None
+
+    def is_held(origin: str) -> bool:
+        return origin in held or (named is not None and origin not in named | reload)
+
+    known = known_tables(belongs)
+    tables = {name: one for name, one in known.items() if is_held(one.state_of or name)}
+    return known_source(belongs), tables
 
 
 def with_identities(
-    metadata: Mapping[str, Any],
+    belongs: Mapping[str, Any],
     state: Mapping[str, Any],
     found: Identities,
     reload: frozenset[str] = frozenset(),
@@ -61,19 +84,10 @@ def with_identities(
 
     Streams that are gone are forgotten, and what was loaded afresh belongs to what was found only.
     """
-    if EVERY_STREAM in reload:
-        metadata = {key: one for key, one in metadata.items() if key not in (SOURCE, TABLES)}
-    kept = metadata.get(TABLES)
-    known = kept if isinstance(kept, Mapping) else {}
+    kept = belongs.get(TABLES)
+    known = kept if isinstance(kept, Mapping) and EVERY_STREAM not in reload else {}
     held = bookmarked(state) - reload
-    kept_tables = {name: one for name, one in known.items() if _fills(name, one) in held}
-    tables = kept_tables | dict(found.tables)
-    after = {key: value for key, value in metadata.items() if key not in (SOURCE, TABLES)}
-    source = found.source or metadata.get(SOURCE)
-    return after | ({SOURCE: source} if source else {}) | ({TABLES: tables} if tables else {})
-
-
-def _fills(name: str, table: Any) -> str:
-    """Name the stream of the tap that fills a table."""
-    of = table.get("state_of") if isinstance(table, Mapping) else None
-    return str(of) if of else name
+    tables = {name: one for name, one in known.items() if filled_by(name, one) in held}
+    tables |= found.tables
+    source = found.source or (None if EVERY_STREAM in reload else belongs.get(SOURCE))
+    return ({SOURCE: source} if source else {}) | ({TABLES: tables} if tables else {})

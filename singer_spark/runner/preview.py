@@ -5,16 +5,16 @@ Our own tap answers `--plan`; of any other its streams and bookmarks are told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
 from singer_spark.errors import ProtocolError
 from singer_spark.pipeline import Pipeline
+from singer_spark.runner.book import read_failed
 from singer_spark.runner.commands import Job, ask_tap, catalog_of, find_command
 from singer_spark.runner.files import FileBook
 from singer_spark.runner.handover import Command
-from singer_spark.runner.identity import known_tables
 from singer_spark.runner.options import RunOptions
 from singer_spark.runner.probe import workshop
 from singer_spark.runner.record import RunRecord
@@ -24,6 +24,7 @@ from singer_spark.runner.supervisor import Children
 from singer_spark.runner.verdict import loading_of_plan
 from singer_spark.state import PipelineState, StateStore, create_state_store
 from singer_spark.state.checkpoint import Checkpoint
+from singer_spark.state.generation import Attempt, read_generation
 
 
 @final
@@ -33,19 +34,23 @@ class StoredState:
     def __init__(self, store: StateStore, name: str) -> None:
         self._store, self._name = store, name
         self.state: Mapping[str, Any] = {}
-        self.streams: Collection[str] = ()
+        self.belongs: Mapping[str, Any] = {}
         self.has_run = False
 
     def read(self) -> None:
         """Read the state."""
         known = self._store.get(self._name) or PipelineState(self._name)
         self.state = known.watermark
-        self.streams = known_tables(known.metadata)
+        self.belongs = known.metadata
         self.has_run = bool(known.run_count or known.watermark)
 
     def resume(self) -> Checkpoint | None:
         """Read how far a failed run got; None where there is none."""
-        return self._store.read_checkpoint(self._name)
+        return read_failed(self._store, self._name, self.state)
+
+    def attempts(self) -> Mapping[str, Attempt]:
+        """Name the runs that have not succeeded since the state was stored."""
+        return read_generation(self._store, self._name)[0].attempts_from(self.state)
 
 
 def preview_run(

@@ -12,14 +12,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.advice import suggest_lookbacks, warnings_of
-from singer_spark.runner.appended import after_failed_runs
 from singer_spark.runner.book import Book, open_store_book
 from singer_spark.runner.commands import Job, find_commands, open_folder, transfer_all
 from singer_spark.runner.engine import engine_of_run
 from singer_spark.runner.files import FileBook
-from singer_spark.runner.identity import Identities
 from singer_spark.runner.lineage import tell_lineage
 from singer_spark.runner.meter import Meter
 from singer_spark.runner.options import RunOptions
@@ -27,9 +26,10 @@ from singer_spark.runner.process import tell_error
 from singer_spark.runner.progress import Display, PlainDisplay
 from singer_spark.runner.record import RunRecord
 from singer_spark.runner.stall import Stall
-from singer_spark.runner.start import Start, choose_start
+from singer_spark.runner.start import OUR_TAP, Start, choose_start, renames
 from singer_spark.runner.supervisor import Children, Events, caught_signals
 from singer_spark.runner.transfer import Transfer
+from singer_spark.runner.verdict import may_replace
 from singer_spark.runner.versions import version_of
 from singer_spark.secrets import mask
 from singer_spark.state.holder import new_run_id
@@ -82,20 +82,23 @@ def run_pipeline(
         try:
             book.read()
             start = choose_start(pipeline, book, options, display.say)
-            start = after_failed_runs(start, book.attempts(), display.say)
             record.mode = start.mode
             tell_lineage("START", pipeline, record)
-            job = replace(job, assignment=book.begin(start))
+            assignment = replace(book.begin(start), replaces=may_replace(start.pipeline))
+            job = replace(job, assignment=assignment)
+            if _is_our_tap(pipeline):
+                transfer.on_source = book.note_source
             _move(job, record, transfer, start)
+            _refuse_unread(start, record)
             record.suggested_lookback = suggest_lookbacks(pipeline, record, book)
             reached = transfer.last_state if advances else None
-            facts = transfer.meter.facts
-            after = book.finish(reached, Identities(facts.source, facts.tables))
-            if transfer.sent_empty_state and after:
+            after = book.finish(reached, transfer.meter.facts.identities)
+            if transfer.ended_with_empty_state and after:
                 tell_error(EMPTY_STATE)
         except Exception as error:
             record.close(error)
-            book.fail(transfer.last_state if advances else None)
+            reached = transfer.last_state if advances else None
+            book.fail(reached, transfer.meter.facts.identities)
             tell_lineage("FAIL", pipeline, record)
             if on_failure:
                 on_failure(_result(record, record.state_after))
@@ -104,6 +107,20 @@ def run_pipeline(
     for warning in warnings_of(record):
         tell_error(f"Warning: {warning}")
     return _result(record, after)
+
+
+def _refuse_unread(start: Start, record: RunRecord) -> None:
+    """Fail where a stream was to be read afresh and our tap has not read it."""
+    unread = [stream for stream in start.run.streams if stream not in record.streams]
+    if unread and _is_our_tap(start.pipeline) and not renames(start.pipeline):
+        raise SettingsError(
+            f"--refresh: the tap has sent no stream {', '.join(unread)}, only "
+            f"{', '.join(record.streams) or 'none'}; the stored state is unchanged"
+        )
+
+
+def _is_our_tap(pipeline: Pipeline) -> bool:
+    return Path(pipeline.tap.command).name == OUR_TAP
 
 
 def _result(record: RunRecord, state: Mapping[str, Any]) -> RunResult:

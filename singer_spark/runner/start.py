@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from singer_spark.assignment import EVERY_STREAM
+from singer_spark.assignment import EVERY_STREAM, TableIdentity, is_same_source
 from singer_spark.bookmark import bookmarked
-from singer_spark.errors import SettingsError
+from singer_spark.errors import SettingsError, SingerSparkError, StateError
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
+from singer_spark.pipeline.tables import find_tables, is_ours
+from singer_spark.runner.identity import known_source, known_tables
 from singer_spark.runner.options import RunOptions, Window
+from singer_spark.state.appended import find_reached, move_to
+from singer_spark.state.change import SOURCE
 from singer_spark.state.checkpoint import Checkpoint
+from singer_spark.state.generation import Attempt
 
 OUR_TAP = "tap-spark-source"
 WINDOW = "window"  # the mode of a run that neither uses nor changes the state
@@ -24,6 +31,8 @@ class Start(NamedTuple):
 
     `run` is the run as a checkpoint remembers it: a resumed one is still that which failed.
     `reload` are the streams whose rows are loaded afresh by this run; `*` is each one.
+    `belongs` is the source and the tables that `state` belongs to.
+    `unread` are failed runs of which only the target can see how far they got.
     """
 
     mode: str  # full · incremental · resume · refresh · window
@@ -31,6 +40,8 @@ class Start(NamedTuple):
     pipeline: Pipeline
     run: Checkpoint
     reload: frozenset[str] = frozenset()
+    belongs: Mapping[str, Any] = {}
+    unread: frozenset[str] = frozenset()
 
     @property
     def is_asked(self) -> bool:
@@ -38,11 +49,15 @@ class Start(NamedTuple):
         return self.mode in ("full", "refresh") and self.run.mode == self.mode
 
     @property
-    def fresh(self) -> tuple[str, ...] | None:
-        """The streams that do not begin from the stored state; None where none does."""
-        if self.mode == WINDOW or self.run.mode == "full" or not self.pipeline.incremental:
+    def attempt(self) -> Attempt | None:
+        """How it begins, for runs that follow if it fails; None where it lies aside of the state.
+
+        A first run reads everything too, but from the stored state, which is empty.
+        """
+        if self.mode == WINDOW:
             return None
-        return self.run.streams
+        is_full = self.run.mode == "full" or not self.pipeline.incremental
+        return Attempt(fresh=(EVERY_STREAM,) if is_full else self.run.streams)
 
 
 class Kept(Protocol):
@@ -53,8 +68,8 @@ class Kept(Protocol):
         """The state that an incremental run starts from, once it is read."""
 
     @property
-    def streams(self) -> Collection[str]:
-        """Streams that are known beside those that have a bookmark."""
+    def belongs(self) -> Mapping[str, Any]:
+        """The source and the tables that it belongs to."""
 
     @property
     def has_run(self) -> bool:
@@ -66,35 +81,51 @@ class Kept(Protocol):
     def resume(self) -> Checkpoint | None:
         """Read how far a failed run got; None where there is none."""
 
+    def attempts(self) -> Mapping[str, Attempt]:
+        """The runs that have not succeeded since the state was stored."""
+
 
 def choose_start(
     pipeline: Pipeline, kept: Kept, options: RunOptions, say: Callable[[str], None]
 ) -> Start:
     """Choose where to start, and say so."""
+    start = _chosen(pipeline, kept, options, say)
+    return _after_failed_runs(start, kept.attempts(), say)
+
+
+def _chosen(
+    pipeline: Pipeline, kept: Kept, options: RunOptions, say: Callable[[str], None]
+) -> Start:
+    belongs = kept.belongs
     if options.window:
         start, end = (bound or "…" for bound in options.window)
         say(f"Reading the range from {start} to {end} again (the state stays as it is)")
-        return Start(WINDOW, {}, _with_window(pipeline, options.window), Checkpoint(state={}))
+        ranged = _with_window(pipeline, options.window)
+        return Start(WINDOW, {}, ranged, Checkpoint(state={}), belongs=belongs)
     if options.resume and (failed := kept.resume()):
-        return _resume(pipeline, kept.state, failed, say)
+        return _resume(pipeline, kept, failed, say)
     if options.refresh:
-        state = without_bookmarks(kept.state, options.refresh, kept.streams)
+        _refuse_unselected(pipeline, options.refresh)
+        tables = {} if renames(pipeline) else known_tables(belongs)
+        state = without_bookmarks(kept.state, options.refresh, tables)
         say(f"Refreshing {', '.join(options.refresh)} (the other streams go on)")
         reload = frozenset(options.refresh)
         run = Checkpoint(state=state, mode="refresh", streams=options.refresh, reload=reload)
-        return Start("refresh", state, pipeline, run, reload)
+        return Start("refresh", state, pipeline, run, reload, belongs)
     if options.full:
         # There is nothing to retire before a first run: what lies there is not of this pipeline.
-        reload = frozenset({EVERY_STREAM} if kept.has_run else ())
-        return Start("full", {}, pipeline, Checkpoint(state={}, mode="full", reload=reload), reload)
+        has_run = kept.has_run or kept.attempts()
+        reload = frozenset({EVERY_STREAM} if has_run else ())
+        run = Checkpoint(state={}, mode="full", reload=reload)
+        return Start("full", {}, pipeline, run, reload, belongs)
     if not pipeline.incremental or not kept.state:
-        return Start("full", {}, pipeline, Checkpoint(state={}))
+        return Start("full", {}, pipeline, Checkpoint(state={}), belongs=belongs)
     say("Incremental mode (using previous checkpoint)")
-    return Start("incremental", kept.state, pipeline, Checkpoint(state=kept.state))
+    return Start("incremental", kept.state, pipeline, Checkpoint(state=kept.state), belongs=belongs)
 
 
 def _resume(
-    pipeline: Pipeline, stored: Mapping[str, Any], failed: Checkpoint, say: Callable[[str], None]
+    pipeline: Pipeline, kept: Kept, failed: Checkpoint, say: Callable[[str], None]
 ) -> Start:
     names = {"full": " --full", "refresh": f" --refresh {', '.join(failed.streams)}"}
     say(f"Resuming{names.get(failed.mode, '')} (from the checkpoint of the failed run)")
@@ -105,20 +136,93 @@ def _resume(
     reload = failed.reload - done
     if EVERY_STREAM in reload and done:
         # What it has loaded goes on from its bookmark, as everything does that is not reloaded.
-        reload = bookmarked(stored) - done
-    return Start("resume", failed.state, pipeline, failed, reload)
+        reload = bookmarked(kept.state) - done
+    # What it began from belongs to what the stored state does.
+    belongs = failed.belongs or ({} if failed.mode == "full" else kept.belongs)
+    return Start("resume", failed.state, pipeline, failed, reload, belongs)
+
+
+def _after_failed_runs(
+    start: Start, attempts: Mapping[str, Attempt], say: Callable[[str], None]
+) -> Start:
+    """Begin streams whose rows nothing tells apart where the failed runs before this one stopped.
+
+    A stream that is read afresh, in full or in a range says for itself where it begins.
+    """
+    fresh = start.attempt.fresh if start.attempt else (EVERY_STREAM,)
+    name, target = start.pipeline.name, start.pipeline.target
+    ours = is_ours(target) and Path(start.pipeline.tap.command).name == OUR_TAP
+    if not attempts or EVERY_STREAM in fresh or not ours:
+        return start
+    try:
+        found = find_reached(find_tables(target), name, attempts)
+    except SingerSparkError:
+        return start._replace(unread=frozenset(attempts))
+    for stream, reached in sorted(found.items()):
+        moved = None if stream in fresh else move_to(start.state, stream, reached.bookmark)
+        if moved is not None:
+            say(f"{stream}: begins after the rows that run {reached.run_id}, which failed, left")
+            belongs = _with_source(start, stream, attempts[reached.run_id].source)
+            start = start._replace(state=moved, belongs=belongs)
+    return start
+
+
+def _with_source(start: Start, stream: str, source: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return what a state belongs to once a stream goes on from rows of a source."""
+    known = known_source(start.belongs) if bookmarked(start.state) else None
+    if source is None:
+        return start.belongs
+    if known is not None and not is_same_source(known, source):
+        name = start.pipeline.name
+        raise StateError(
+            f"{stream}: its table has rows of {source.get('place')}, which a failed run left, but "
+            f"the state belongs to {known.get('place')}; load it anew: singer-spark run {name} "
+            f"--refresh {stream}, or --full; if it is the same: singer-spark state accept {name}"
+        )
+    return {**start.belongs, SOURCE: known or source}
+
+
+def renames(pipeline: Pipeline) -> bool:
+    """Say whether the tap may send streams under other names than its bookmarks have."""
+    return bool(pipeline.tap.config.get("stream_maps"))
+
+
+def _refuse_unselected(pipeline: Pipeline, streams: Sequence[str]) -> None:
+    """Refuse to refresh what the pipeline does not read."""
+    selected = pipeline.streams
+    left_out = [
+        one
+        for one in streams
+        if one not in selected and not any(fnmatchcase(one, s) for s in selected)
+    ]
+    if selected and left_out:
+        raise SettingsError(
+            f"--refresh: source.streams leaves out {', '.join(left_out)}; it selects "
+            f"{', '.join(selected)}"
+        )
 
 
 def without_bookmarks(
-    state: Mapping[str, Any], streams: Sequence[str], others: Collection[str] = ()
+    state: Mapping[str, Any],
+    streams: Sequence[str],
+    tables: Mapping[str, TableIdentity] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Take the bookmarks of some streams out of a state; `others` are known without one."""
+    """Take the bookmarks of some streams out of a state; `tables` are known, some without one."""
     bookmarks = state.get("bookmarks")
     known = bookmarks if isinstance(bookmarks, Mapping) else {}
-    if unknown := [stream for stream in streams if stream not in known and stream not in others]:
+    sources = {table.state_of or name for name, table in tables.items()}
+    there = dict.fromkeys([*known, *sorted(sources)])
+    for stream in streams:
+        if stream in there:
+            continue
+        if stream in tables:
+            of = tables[stream].state_of
+            raise SettingsError(
+                f"--refresh: {stream} is the table of stream {of}; name that one: --refresh {of}"
+            )
         raise SettingsError(
-            f"--refresh: the state has no bookmark of {', '.join(unknown)}; "
-            f"there are {', '.join(known) or 'none'}. A stream without one is read in full anyway"
+            f"--refresh: the run has no stream {stream} that it knows; it has "
+            f"{', '.join(there) or 'none'}. A stream without a bookmark is read in full anyway"
         )
     kept = {stream: value for stream, value in known.items() if stream not in streams}
     return {**state, "bookmarks": kept}

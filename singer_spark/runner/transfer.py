@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import IO, Any
 
@@ -39,7 +39,8 @@ class Transfer:
     def __init__(self, children: Children, meter: Meter) -> None:
         self.children = children
         self.meter = meter
-        self.sent_empty_state = False
+        self.ended_with_empty_state = False
+        self.on_source: Callable[[Mapping[str, Any]], None] | None = None  # before its first row
         self._state_line: bytes | None = None
         self._spoiled: SingerSparkError | None = None
         self._torn: SingerSparkError | None = None
@@ -132,16 +133,25 @@ class Transfer:
         try:
             while block := self._read(source):
                 self.children.stall.moved()
+                self._note_source()
                 _write_all(sink.fileno(), block)
                 self.children.stall.moved()
                 self.meter.count(block)
             self._is_drained = True
             self.meter.tap_ended()
             lost = False
-        except BrokenPipeError:
-            pass
+        except (BrokenPipeError, ValueError):
+            pass  # the target has ended, or its input was closed because the tap has failed
+        except SingerSparkError as error:
+            self.children.events.put(Failed(error))
         finally:
             self.children.events.put(Drained(lost))
+
+    def _note_source(self) -> None:
+        """Have the source noted that the tap names before its first SCHEMA, once it does."""
+        if self.on_source and (source := self.meter.facts.find_source()):
+            self.on_source(source)
+            self.on_source = None
 
     def _read(self, source: IO[bytes]) -> bytes:
         self._waits_since = time.monotonic()
@@ -179,10 +189,9 @@ class Transfer:
                     # A target that is killed in the middle of a line is judged by its end.
                     self._torn = _no_state(name)
                 continue
+            self.ended_with_empty_state = not _is_telling(state)
             if _is_telling(state):
                 self._state_line = line
-            else:
-                self.sent_empty_state = True
 
 
 def _uncommitted(streams: Mapping[str, StreamFacts]) -> list[str]:

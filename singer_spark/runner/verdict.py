@@ -126,6 +126,17 @@ def loading_of_schema(pipeline: Pipeline, schema: Mapping[str, Any]) -> Loading:
     )
 
 
+def may_replace(pipeline: Pipeline) -> bool:
+    """Say whether the target replaces rows of any stream by what is read, under other names too."""
+    if Path(pipeline.target.command).name != OUR_TARGET:
+        return False
+    config = pipeline.target.config
+    given = config.get("stream_options")
+    options = given.values() if isinstance(given, Mapping) else ()
+    chosen = [one.get("load_method") for one in options if isinstance(one, Mapping)]
+    return not {config.get("load_method"), *chosen}.isdisjoint(REPLACING)
+
+
 def _followed(pipeline: Pipeline, schema: Mapping[str, Any], scope: Scope | None) -> str | None:
     """Tell a stream of changes, whose first read is whole too, from one that is read in full."""
     if scope is None:

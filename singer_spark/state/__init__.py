@@ -4,7 +4,8 @@ objects      the seam: bytes under keys, written atomically and conditionally
 folder, s3, cloud, database, sql, meltano    the places that keep them
 documents    JSON under keys
 base         the rule: state is only ever written over what was read
-holder, lock one run per pipeline
+holder, lock, generation    one run per pipeline, and what the last ones left
+checkpoint, appended    how far failed runs got
 summary, runs  what the runs did
 change       states changed by hand
 create       which place a URL means

@@ -1,4 +1,4 @@
-"""How far failed runs got with streams that are appended and have no key to tell rows apart.
+"""How far failed runs got with streams whose rows nothing tells apart.
 
 Their rows are in the table, but the stored state does not know them: a run that began from it once
 more would append them twice. Where nothing but such runs happened since the state was stored, the
@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from singer_spark import deltalog
+from singer_spark import deltalog, digits
 from singer_spark.deltalog import CommitInfo
 from singer_spark.state.create import create_state_store
+from singer_spark.state.generation import Attempt
 from singer_spark.state.objects import ObjectStore
-
-# After these a table is not what its older commits say.
-_TURNED_BACK = ("RESTORE", "CLONE", "REPLACE")
 
 
 class Reached(NamedTuple):
@@ -27,15 +25,14 @@ class Reached(NamedTuple):
 
 
 def find_reached(
-    place: Mapping[str, str], pipeline: str, attempts: Mapping[str, tuple[str, ...]]
+    place: Mapping[str, str], pipeline: str, attempts: Mapping[str, Attempt]
 ) -> dict[str, Reached]:
     """Look for the bookmarks that failed runs have reached, by stream of the tap.
 
     Args:
         place: Where the tables are.
         pipeline: The pipeline's name.
-        attempts: The runs that began from the stored state and failed, each with the streams that
-            it read afresh.
+        attempts: The runs that have not succeeded since the state was stored.
     """
     found: dict[str, list[Reached | None]] = {}
     for commit in _newest_commits(create_state_store(dict(place)).objects, pipeline):
@@ -46,13 +43,25 @@ def find_reached(
     return {stream: one for stream, (one, *more) in found.items() if one and not more}
 
 
+def move_to(state: Mapping[str, Any], stream: str, bookmark: Any) -> Mapping[str, Any] | None:
+    """Return the state with another bookmark; None where it has that one, or is none of our tap."""
+    if state and "bookmarks" not in state:
+        return None
+    moved = {**state, "bookmarks": {**(state.get("bookmarks") or {}), stream: bookmark}}
+    return None if digits.canonical(moved) == digits.canonical(state) else moved
+
+
 def _reached(
-    said: Mapping[str, Any], stream: str, attempts: Mapping[str, tuple[str, ...]]
+    said: Mapping[str, Any], stream: str, attempts: Mapping[str, Attempt]
 ) -> Reached | None:
     run_id, bookmark = str(said.get("run_id")), said.get("state")
-    if said.get("appends") is not True or not bookmark or run_id not in attempts:
+    attempt = attempts.get(run_id)
+    if attempt is None or not bookmark or stream in attempt.settled:
         return None
-    return None if stream in attempts[run_id] else Reached(run_id, bookmark)
+    # What was appended to older rows leads on from the state that the run began from; what took
+    # the place of all rows is true whatever that was.
+    is_appended = said.get("appends") is True and not {stream, "*"} & {*attempt.fresh}
+    return Reached(run_id, bookmark) if is_appended or said.get("replaces") is True else None
 
 
 def _newest_commits(objects: ObjectStore, pipeline: str) -> Iterator[CommitInfo]:
@@ -65,9 +74,15 @@ def _newest_commits(objects: ObjectStore, pipeline: str) -> Iterator[CommitInfo]
 
 
 def _newest_commit(objects: ObjectStore, table: str, pipeline: str) -> CommitInfo | None:
+    undone: int | None = None
     for version in reversed(deltalog.log_versions(objects, table)):
+        if version == undone:
+            continue
         commit = deltalog.commit_info(objects, version, table)
-        if commit is None or any(word in commit.operation for word in _TURNED_BACK):
+        if commit is not None and commit.undoes is not None:
+            undone = commit.undoes
+            continue
+        if commit is None or commit.turns_back:
             return None
         said = commit.metadata
         if said.get("pipeline") == pipeline and said.get("rows") is not None:

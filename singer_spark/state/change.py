@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from singer_spark import digits
 from singer_spark.bookmark import PROGRESS_MARKERS
 from singer_spark.errors import StateError
 from singer_spark.state.base import PipelineState, StateStore
-from singer_spark.state.generation import forget_attempts
+from singer_spark.state.generation import accept_attempts, forget_attempts, settle_attempts
 from singer_spark.state.lock import locked
 
 # What meta.json knows of the source and the tables that a state belongs to.
@@ -80,20 +80,57 @@ def _like(old: Any, value: str, stream: str) -> Any:
 
 
 def replace_state(
-    store: StateStore, before: PipelineState, watermark: Mapping[str, Any], say: Say = _silent
+    store: StateStore,
+    before: PipelineState,
+    watermark: Mapping[str, Any],
+    say: Say = _silent,
+    *,
+    streams: Collection[str] | None = None,
 ) -> None:
-    """Store another state over the one that was read, while no run is active."""
-    with locked(store, before.pipeline_name, say):
-        store.save(replace(_without_identity(before), watermark=watermark))
-        _forget(store, before.pipeline_name)
+    """Store another state over the one that was read, while no run is active.
+
+    Args:
+        store: The store.
+        before: What was read.
+        watermark: The new state.
+        say: Is told what is waited for.
+        streams: The streams whose bookmarks alone are new; the others stay what they are.
+    """
+    name = before.pipeline_name
+    with locked(store, name, say):
+        store.save(replace(_without_identity(before, streams), watermark=watermark))
+        store.delete_checkpoint(name)
+        if streams is None:
+            forget_attempts(store, name)
+        else:
+            settle_attempts(store, name, before.watermark, watermark, streams)
 
 
-def accept_state(store: StateStore, before: PipelineState, say: Say = _silent) -> None:
-    """Let the stored state belong to whatever source and tables the next run finds."""
-    with locked(store, before.pipeline_name, say):
-        accepted = _without_identity(before)
+def accept_state(
+    store: StateStore,
+    before: PipelineState,
+    say: Say = _silent,
+    *,
+    streams: Collection[str] | None = None,
+) -> None:
+    """Let the state, and what failed runs left, belong to what the next run finds.
+
+    Args:
+        store: The store.
+        before: What was read.
+        say: Is told what is waited for.
+        streams: The streams whose tables alone are accepted.
+    """
+    name = before.pipeline_name
+    with locked(store, name, say):
+        accepted = _without_identity(before, streams)
         if accepted != before:
             store.save(accepted)
+        failed = store.read_checkpoint(name)
+        if failed and failed.belongs and streams is None:
+            store.save_checkpoint(name, replace(failed, belongs={}))
+        if streams is None:
+            accept_attempts(store, name)
 
 
 def delete_state(store: StateStore, name: str, say: Say = _silent) -> None:
@@ -103,12 +140,24 @@ def delete_state(store: StateStore, name: str, say: Say = _silent) -> None:
         forget_attempts(store, name)
 
 
-def _forget(store: StateStore, name: str) -> None:
-    """Drop what led on from the state as it was: a checkpoint, the commits of failed runs."""
-    store.delete_checkpoint(name)
-    forget_attempts(store, name)
-
-
-def _without_identity(state: PipelineState) -> PipelineState:
+def _without_identity(
+    state: PipelineState, streams: Collection[str] | None = None
+) -> PipelineState:
+    """Return the state without what it belongs to, or without the tables of some streams."""
     kept = {key: one for key, one in state.metadata.items() if key not in (SOURCE, TABLES)}
+    if streams is not None:
+        kept |= {SOURCE: source} if (source := state.metadata.get(SOURCE)) else {}
+        tables = state.metadata.get(TABLES)
+        others = {
+            name: one
+            for name, one in (tables.items() if isinstance(tables, Mapping) else ())
+            if filled_by(name, one) not in streams
+        }
+        kept |= {TABLES: others} if others else {}
     return replace(state, metadata=kept)
+
+
+def filled_by(name: str, table: Any) -> str:
+    """Name the stream of the tap that fills a table."""
+    of = table.get("state_of") if isinstance(table, Mapping) else None
+    return str(of) if of else name

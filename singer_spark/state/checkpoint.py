@@ -1,13 +1,13 @@
 """How far a failed run got, and what kind of run it was, so that `--resume` goes on with that run.
 
-The document holds the Singer state under `state` and the kind of the run under `singer_spark`.
-Earlier versions wrote the state alone. Pure.
+The document holds the Singer state under `state` and all else under `singer_spark`. Earlier
+versions wrote the state alone. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 _KIND = "singer_spark"
@@ -22,12 +22,16 @@ class Checkpoint:
         mode: Its mode: `full`, `refresh` or `incremental`.
         streams: The streams that `--refresh` named.
         reload: The streams whose rows it loaded afresh; `*` is each one.
+        base: The digest of the stored state that it leads on from; None where nobody knows.
+        belongs: The source and the tables that `state` belongs to, as `meta.json` keeps them.
     """
 
     state: Mapping[str, Any]
     mode: str = "incremental"
     streams: tuple[str, ...] = ()
     reload: frozenset[str] = frozenset()
+    base: str | None = None
+    belongs: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Checkpoint:
@@ -42,13 +46,23 @@ class Checkpoint:
         try:
             streams, reload = (tuple(map(str, kind[key])) for key in ("streams", "reload"))
             return cls(
-                state=state, mode=str(kind["mode"]), streams=streams, reload=frozenset(reload)
+                state=state,
+                mode=str(kind["mode"]),
+                streams=streams,
+                reload=frozenset(reload),
+                base=kind.get("base"),
+                belongs=dict(kind.get("belongs") or {}),
             )
         except (KeyError, TypeError) as error:
             raise ValueError("not a checkpoint") from error
 
     def to_dict(self) -> dict[str, Any]:
         """Write the document."""
-        streams, reload = list(self.streams), sorted(self.reload)
-        kind = {"mode": self.mode, "streams": streams, "reload": reload}
+        kind = {
+            "mode": self.mode,
+            "streams": list(self.streams),
+            "reload": sorted(self.reload),
+            "base": self.base,
+            "belongs": dict(self.belongs),
+        }
         return {_KIND: kind, "state": dict(self.state)}

@@ -8,7 +8,7 @@ unlocked by hand does not get to the second write, so its successor knows that i
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
@@ -24,6 +24,34 @@ ATTEMPTS_KEPT = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A run that began while a state was stored, and has not succeeded.
+
+    Args:
+        fresh: The streams that it did not begin from the stored state; `*` is each one.
+        settled: The streams whose bookmark someone has set since.
+        source: The identity of its source, where that is not the one which `meta.json` knows.
+    """
+
+    fresh: tuple[str, ...] = ()
+    settled: tuple[str, ...] = ()
+    source: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        source = None if self.source is None else dict(self.source)
+        return {"fresh": list(self.fresh), "settled": list(self.settled), "source": source}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Attempt:
+        """Read what `to_dict` wrote; earlier versions wrote the fresh streams alone."""
+        if isinstance(value, list):
+            return cls(fresh=tuple(map(str, value)))
+        fresh, settled = (tuple(map(str, value[key])) for key in ("fresh", "settled"))
+        return cls(fresh=fresh, settled=settled, source=value["source"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
     """What the last holder of a pipeline's lock left.
 
@@ -31,25 +59,30 @@ class Generation:
         number: Its number.
         claims: Whether the next holder must claim the tables, because this one, or one before it,
             has not ended in order and may still commit.
-        base: The digest of the stored state that `attempts` began from.
-        attempts: The runs that began from that state and have not succeeded, each with the streams
-            that it read afresh.
+        claimed: The streams whose tables need not be claimed any more.
+        base: The digest of the stored state that there was during `attempts`.
+        attempts: The runs that have not succeeded since that state was stored.
     """
 
     number: int = 0
     claims: bool = False
+    claimed: tuple[str, ...] = ()
     base: str | None = None
-    attempts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    attempts: Mapping[str, Attempt] = field(default_factory=dict)
 
     def next_number(self, *others: int | None) -> int:
         """Count on; a store that was lost starts above every number that tables may know."""
         return max(int(time.time()), *((one or 0) + 1 for one in (self.number, *others)))
 
-    def with_attempt(self, base: str, run_id: str, fresh: tuple[str, ...]) -> Generation:
-        """Add a run that begins from the stored state."""
-        known = dict(self.attempts) if self.base == base else {}
-        kept = dict([*known.items(), (run_id, fresh)][-ATTEMPTS_KEPT:])
-        return replace(self, base=base, attempts=kept)
+    def attempts_from(self, state: Mapping[str, Any]) -> Mapping[str, Attempt]:
+        """Return the runs that have not succeeded since a state was stored."""
+        return self.attempts if self.base == digest(state) else {}
+
+    def with_attempt(self, state: Mapping[str, Any], run_id: str, attempt: Attempt) -> Generation:
+        """Add a run, or what became known of it; `state` is the stored one."""
+        known = {**self.attempts_from(state), run_id: attempt}
+        kept = dict([*known.items()][-ATTEMPTS_KEPT:])
+        return replace(self, base=digest(state), attempts=kept)
 
     def without_attempts(self) -> Generation:
         """Forget the runs that failed: the state has moved on, or someone has set it."""
@@ -57,10 +90,11 @@ class Generation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
-        attempts = {run_id: list(fresh) for run_id, fresh in self.attempts.items()}
+        attempts = {run_id: one.to_dict() for run_id, one in self.attempts.items()}
         return {
             "generation": self.number,
             "claims": self.claims,
+            "claimed": list(self.claimed),
             "base": self.base,
             "attempts": attempts,
         }
@@ -90,11 +124,53 @@ def write_generation(
     return store.documents.write_own(key_of(name, FILE), generation.to_dict(), expected)
 
 
+def change_generation(
+    store: StateStore, name: str, change: Callable[[Generation], Generation]
+) -> None:
+    """Change what the last holder left; where there is a lock, only its holder may."""
+    known, tag = read_generation(store, name)
+    changed = change(known)
+    if changed != known:
+        write_generation(store, name, changed, tag)
+
+
+def has_attempts(store: StateStore, name: str) -> bool:
+    """Say whether there are runs that have not succeeded since the state was stored."""
+    return bool(read_generation(store, name)[0].attempts)
+
+
 def forget_attempts(store: StateStore, name: str) -> None:
     """Make the commits of failed runs useless as a start, for the state is set by hand."""
-    known, tag = read_generation(store, name)
-    if known.attempts:
-        write_generation(store, name, known.without_attempts(), tag)
+    change_generation(store, name, Generation.without_attempts)
+
+
+def settle_attempts(
+    store: StateStore,
+    name: str,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    streams: Iterable[str],
+) -> None:
+    """Make them useless for some streams, whose bookmarks are set by hand."""
+
+    def settled(known: Generation) -> Generation:
+        attempts = {
+            run_id: replace(one, settled=tuple({*one.settled, *streams}))
+            for run_id, one in known.attempts_from(before).items()
+        }
+        return replace(known, base=digest(after) if attempts else None, attempts=attempts)
+
+    change_generation(store, name, settled)
+
+
+def accept_attempts(store: StateStore, name: str) -> None:
+    """Let the commits of failed runs belong to whatever source the next run finds."""
+
+    def accepted(known: Generation) -> Generation:
+        attempts = {run_id: replace(one, source=None) for run_id, one in known.attempts.items()}
+        return replace(known, attempts=attempts)
+
+    change_generation(store, name, accepted)
 
 
 def digest(state: Mapping[str, Any]) -> str:
@@ -106,9 +182,10 @@ def _parse(values: Mapping[str, Any]) -> Generation:
     return Generation(
         number=int(values["generation"]),
         claims=bool(values["claims"]),
+        claimed=tuple(map(str, values.get("claimed") or ())),
         base=values.get("base"),
         attempts={
-            run_id: tuple(map(str, fresh))
-            for run_id, fresh in dict(values.get("attempts") or {}).items()
+            run_id: Attempt.from_json(one)
+            for run_id, one in dict(values.get("attempts") or {}).items()
         },
     )

@@ -12,18 +12,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import final
+from typing import Any, NamedTuple, final
 
 from singer_spark.errors import SingerSparkError, StateError, TransientError
 from singer_spark.state.base import StateStore
-from singer_spark.state.conditions import refuse_unconditional
 from singer_spark.state.documents import key_of
-from singer_spark.state.generation import Generation, read_generation, write_generation
+from singer_spark.state.generation import (
+    Attempt,
+    Generation,
+    read_generation,
+    write_generation,
+)
 from singer_spark.state.holder import PACE, Holder, duration, new_run_id
-from singer_spark.state.objects import ConflictError, Expect, tag_of
+from singer_spark.state.objects import ConflictError, Expect, refuse_unconditional, tag_of
 
 BEAT_SECONDS = 30.0 * PACE
 STOP_SECONDS = 180.0 * PACE
@@ -55,6 +59,18 @@ class LostLockError(TransientError):
         )
 
 
+class Claims(NamedTuple):
+    """What a run has done about tables that a holder before it may still commit to.
+
+    Args:
+        made: The streams whose tables it has claimed.
+        owed: Those whose tables must be claimed, by this run or a later one.
+    """
+
+    made: Set[str] = frozenset()
+    owed: Set[str] = frozenset()
+
+
 @final
 class RunLock:
     """The lock of one run: acquired once, renewed by a thread, released once."""
@@ -63,6 +79,7 @@ class RunLock:
         self.name = name
         self.quiet = threading.Lock()  # held while a heartbeat is written; forking is safe within
         self.claims = False
+        self.claimed: tuple[str, ...] = ()  # by runs since the one that is feared
         self.before = Generation()  # what the last holder left
         self._store, self._documents = store, store.documents
         self._key = key_of(name, "lock")
@@ -108,18 +125,21 @@ class RunLock:
                 return None if own else found
         raise TransientError(f"{self.name}: too many runs want its lock at once; run again")
 
-    def begin(self, attempt: tuple[str, tuple[str, ...]] | None = None) -> None:
+    def begin(self, state: Mapping[str, Any], attempt: Attempt | None = None) -> None:
         """Write the number of this holder down, before anything is started in its name.
 
         Args:
-            attempt: The digest of the stored state, and the streams that are read afresh although
-                it knows them; None where the run does not begin from the stored state.
+            state: The stored state.
+            attempt: How the run begins; None where it lies aside of the state.
         """
-        self._current = replace(self.before, number=self.generation or 0, claims=True)
+        # If this holder dies, nothing is claimed from it.
+        known = self._current or replace(
+            self.before, number=self.generation or 0, claims=True, claimed=()
+        )
         if attempt:
-            base, fresh = attempt
-            self._current = self._current.with_attempt(base, self._holder.run_id, fresh)
-        self._write_generation(self._current)
+            known = known.with_attempt(state, self._holder.run_id, attempt)
+        self._current = known
+        self._write_generation(known)
 
     def keep(self, on_loss: Callable[[SingerSparkError], None]) -> None:
         """Renew the lock from now on; a loss is told once."""
@@ -138,12 +158,12 @@ class RunLock:
                 self._tag = None
                 raise LostLockError(self.name, "it was taken over or ended")
 
-    def release(self, *, advanced: bool = False, ended_well: bool = False) -> None:
+    def release(self, *, advanced: bool = False, claims: Claims | None = None) -> None:
         """End the heartbeat and remove the lock if it is still ours.
 
         Args:
             advanced: Whether the run stored its state: those that failed before it count no more.
-            ended_well: Whether it succeeded, and so has claimed its tables where it had to.
+            claims: What it has claimed; None where that is unknown, and all is still owed.
         """
         self._stop.set()
         for thread in self._threads:
@@ -154,12 +174,18 @@ class RunLock:
             left = self._current.without_attempts() if advanced else self._current
             with suppress(ConflictError):
                 # The lock goes last: a holder that dies in between has not ended in order.
-                claims = self.claims and not ended_well
                 write_generation(
-                    self._store, self.name, replace(left, claims=claims), self._generation_tag
+                    self._store, self.name, self._after_claims(left, claims), self._generation_tag
                 )
         tag, self._tag = self._tag, None
         self._documents.objects.delete(self._key, tag)
+
+    def _after_claims(self, left: Generation, claims: Claims | None) -> Generation:
+        """Note which tables a holder before this one may still commit to."""
+        claimed = {*self.claimed, *(claims.made if claims else ())}
+        if not self.claims or (claims and not claims.owed - claimed):
+            return replace(left, claims=False, claimed=())
+        return replace(left, claims=True, claimed=tuple(sorted(claimed)))
 
     def _watch(
         self,
@@ -194,11 +220,12 @@ class RunLock:
         """Choose the number of this holder, and see whether it must claim the tables."""
         self.before, self._generation_tag = read_generation(self._store, self.name)
         if self._generation_tag is Expect.ABSENT:
-            refuse_unconditional(self._store, self.name)
+            refuse_unconditional(self._store.objects, self.name)
         number = self.before.next_number(found.generation if found else None)
         self._holder = replace(self._holder, generation=number)
         was_a_run = found is not None and not found.run_id.startswith(BY_HAND)
         self.claims = self.before.claims or was_a_run
+        self.claimed = () if was_a_run else self.before.claimed
 
     def _write_generation(self, generation: Generation) -> None:
         try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple, Protocol
+from uuid import uuid4
 
 from singer_spark.errors import StateError
 
@@ -69,6 +71,30 @@ def resolve_lost_race(objects: ObjectStore, key: str, body: bytes) -> str:
     if found is not None and found.body == body:
         return found.etag
     raise ConflictError(objects.locate(key))
+
+
+def refuse_unconditional(objects: ObjectStore, folder: str) -> None:
+    """Try two writes that must fail, on an object of our own: else two runs start together.
+
+    Raises:
+        StateError: The store took one of them.
+    """
+    key = f"{folder}/probe-{uuid4().hex}"
+    first = objects.write(key, b'{"try": 1}', Expect.ABSENT)
+    try:
+        objects.write(key, b'{"try": 2}', first)
+        stale: tuple[str | Expect, ...] = (Expect.ABSENT, first)
+        for number, expected in enumerate(stale):
+            with suppress(ConflictError):
+                objects.write(key, b'{"refuse": %d}' % number, expected)
+                raise StateError(
+                    f"{objects.place} ignores the conditions of writes (If-None-Match, If-Match), "
+                    "so nothing would keep two runs apart; keep the state elsewhere, or set "
+                    "lock: none in the pipeline file and see that one run is active at a time"
+                )
+    finally:
+        with suppress(StateError):
+            objects.delete(key)
 
 
 def refuse_another_version(objects: ObjectStore, key: str, expected: str | Expect) -> None:

@@ -133,6 +133,12 @@ class OpenWindow:
                 self.stream,
                 self.key.parts[0].datatype,
             )
+        elif self.plan.reads_on:
+            plan, whole = self.plan, self.whole
+            highest = look_ahead(self.source, plan, self.key, whole, top=whole).highest
+            yield from self._fixed(whole.up_to(highest)) if highest else ()
+            yield self._beyond(highest, plan.bookmark)
+            return
         else:
             yield from self._fixed(self.whole)
         yield Piece(bookmark=self.plan.bookmark, is_last=True)
@@ -161,8 +167,11 @@ class OpenWindow:
         if survey.highest is None:
             frame = source.frame(plan, Slice(ranges=(), with_nulls=True)) if nulls else None
             yield Piece(frame=frame, bookmark=bookmark, is_last=True)
+            if plan.reads_on and plan.max_rows is None:
+                yield self._beyond(None, bookmark)
             return
-        whole, last = self.whole.up_to(survey.highest), self._highest(survey)
+        highest, last = survey.highest, self._highest(survey)
+        whole = self.whole.up_to(highest)
         stop = self._stop_in_heap(survey)
         if stop:
             whole, last, plan = self._unread.up_to(stop), stop, replace(plan, max_rows=None)
@@ -175,17 +184,17 @@ class OpenWindow:
             )
             nulls = False
         if plan.reads_on and plan.max_rows is None and not stop:
-            yield self._beyond(last)
+            yield self._beyond(highest, self._marked(bookmark, last))
 
-    def _beyond(self, last: Mark) -> Piece:
+    def _beyond(self, highest: Mark | None, bookmark: Mapping[str, Any]) -> Piece:
         """Read what lies beyond the highest key by now, in one query; the bookmark stays.
 
         A row that was changed while the slices were read has left them, and must not be missing
-        in a read that is taken for the whole table.
+        in a read that is taken for the whole table, or for a whole range of it.
         """
-        beyond = Slice(ranges=(self.whole.beyond(last),))
-        bookmark = self._marked(dict(self.plan.bookmark), last)
-        return Piece(frame=self.source.frame(self.plan, beyond), bookmark=bookmark, is_last=True)
+        limits = self.whole.beyond(highest) if highest else self.whole
+        frame = self.source.frame(self.plan, Slice(ranges=(limits,)))
+        return Piece(frame=frame, bookmark=bookmark, is_last=True)
 
     def passed(self) -> dict[str, Any]:
         """Return the bookmark of one who reads all rows of now in another way."""

@@ -110,6 +110,7 @@ class Batch:
         place: Gives places, by number, where rows can wait for more of the run.
         scope: What the tap reads of its table in this run, where it says.
         compares_by: The column by which appended rows are looked for in the table.
+        removes_at_end: Whether what the run does not send of a part goes at its end.
     """
 
     rows: DataFrame
@@ -130,3 +131,4 @@ class Batch:
     place: Callable[[int], Table]
     scope: Scope | None = None
     compares_by: str | None = None
+    removes_at_end: bool = False

@@ -20,9 +20,9 @@ from target_spark_delta.table import Table
 from target_spark_delta.validation import DELETED_AT
 
 
-def stage_keys(spark: SparkSession, batch: Batch) -> None:
-    """Note the keys of a batch, once it is committed."""
-    keys, staged = batch.rows.select(*map(quote, batch.keys)).distinct(), batch.progress.keys
+def stage_keys(spark: SparkSession, batch: Batch, rows: DataFrame) -> None:
+    """Note the keys of rows of a batch, which is committed."""
+    keys, staged = rows.select(*map(quote, batch.keys)).distinct(), batch.progress.keys
     is_first = not staged or staged[-1].schema != keys.schema
     current = Staged(batch.place(len(staged)), keys.schema) if is_first else staged[-1]
     write_staged(spark, current, keys, is_first=is_first)
@@ -44,7 +44,7 @@ def retire(
     *,
     live: str,
     retired: str,
-    prepare: Callable[[], None],
+    prepare: Callable[[], None] | None = None,
 ) -> Counts:
     """Retire the rows whose key did not come, in one commit, or in none if all came.
 
@@ -70,7 +70,8 @@ def retire(
     try:
         if gone.isEmpty():
             return Counts()
-        prepare()
+        if prepare:
+            prepare()
         # A batch before may have forbidden what a kept source needs.
         spark.conf.set(MATERIALIZE_SOURCE, "auto")
         gone.createOrReplaceTempView("gone_rows")

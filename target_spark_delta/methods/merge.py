@@ -125,12 +125,13 @@ def merge(spark: SparkSession, table: Table, changes: Changes) -> Counts:
             tally.check(table, changes.count)
         # Before the commit, after which Spark would read the kept rows anew and find none changed.
         late = _late(changed, changes)
+        known = changes.count - count if changes.is_counted else 0
         if not count:
-            return Counts(late=late)
+            return Counts(late=late, unchanged=known)
         spark.conf.set(MATERIALIZE_SOURCE, "auto")
         changed.createOrReplaceTempView("changed_rows")
         counts = commit.execute(spark, table, _merge_sql(table, changes), count=count)
-        return replace(counts, late=late)
+        return replace(counts, late=late, unchanged=known)
     finally:
         changed.unpersist()
 

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from singer_spark.datatype import to_ddl
+from singer_spark.errors import RecordError
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
 from target_spark_delta.alter import (
@@ -31,6 +32,7 @@ from target_spark_delta.evolve import unify
 from target_spark_delta.frame import METADATA
 from target_spark_delta.methods.batch import Batch, Staged
 from target_spark_delta.methods.keyed import one_per_key
+from target_spark_delta.methods.merge import same_key
 from target_spark_delta.methods.same import holds_same
 from target_spark_delta.methods.staging import staged_rows, write_staged
 from target_spark_delta.spool import CARRIED, LINE_NUMBER
@@ -70,6 +72,7 @@ class Swap:
     commit: Commit
     layout: Layout
     policy: Policy
+    held: DataFrame | None = None  # keys of rows that stay, because new records were set aside
 
     @property
     def count(self) -> int | None:
@@ -88,6 +91,8 @@ def swap(spark: SparkSession, plan: Swap) -> Counts:
     )
     rows = _rows(spark, plan, schema)
     before = table.schema(spark)
+    if plan.held is not None:
+        rows = rows.unionByName(_held_rows(spark, plan, plan.held, rows))
     describe_commits(spark, plan.commit.without_rows())
     if before is None:
         create(spark, table, schema, plan.layout)
@@ -108,6 +113,33 @@ def swap(spark: SparkSession, plan: Swap) -> Counts:
     counts = _replace(spark, plan, rows, clusters=clusters, partition_by=partitions)
     tell_lost_constraints(table, before)
     return counts
+
+
+def _held_rows(spark: SparkSession, plan: Swap, held: DataFrame, rows: DataFrame) -> DataFrame:
+    """Return the table's rows of some keys that are not among the new ones."""
+    batch, same = plan.batch, F.expr(same_key(plan.batch.keys))
+    before = batch.table.rows(spark)
+    given = {name.lower() for name in before.columns}
+    columns = [
+        f"cast({quote(f.name) if f.name.lower() in given else 'null'} as {to_ddl(f.dataType)}) "
+        f"as {quote(f.name)}"
+        for f in rows.schema
+    ]
+    kept = before.alias("t").join(held.alias("s"), same, "left_semi").selectExpr(*columns)
+    kept = kept.alias("t").join(rows.alias("s"), same, "left_anti")
+    counts = kept.groupBy(*map(quote, batch.keys)).count()
+    if several := counts.where("count > 1").count():
+        stream = plan.commit.stream
+        raise rows_unknown(stream, f"{several} record(s) that were set aside are of several rows")
+    return kept
+
+
+def rows_unknown(stream: str, why: str) -> RecordError:
+    """Return the error of a table that is not replaced, because rows of it would be lost."""
+    return RecordError(
+        f"stream {stream}: {why}, so that no one knows which rows of its table, merged by another "
+        "key, must stay; the table stays as it was; correct them at the source, and run again"
+    )
 
 
 def _replace(

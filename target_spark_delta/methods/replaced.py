@@ -1,7 +1,8 @@
 """partition-overwrite and delete-insert: a batch replaces a part of the table.
 
 A part may span several batches of a run. What an earlier batch of the run has put there survives:
-such a part is not replaced again, but added to, by key where the stream has one.
+such a part is not replaced again, but added to, by key where the stream has one. Where records may
+be set aside, the old rows go at the end of the stream, except those of such records.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from singer_spark.names import literal, quote
 from singer_spark.scope import Scope
 from target_spark_delta import commit
 from target_spark_delta.commit import Counts
+from target_spark_delta.methods import gone
 from target_spark_delta.methods.acting import is_carried
 from target_spark_delta.methods.batch import Batch
 from target_spark_delta.methods.keyed import (
@@ -42,9 +44,8 @@ def write_partitions(spark: SparkSession, batch: Batch) -> Counts:
     present = _partitions(batch)
     fresh = present - batch.progress.partitions
     part = _in_partitions(batch, fresh)
-    if batch.keys and (batch.is_partial or fresh < present):
-        batch = _keyed_by_partition(spark, batch)
-        counts = _merge(spark, batch, _without_lost(spark, batch, _rows(batch), part), part)
+    if batch.keys and (batch.is_partial or fresh < present or batch.removes_at_end):
+        counts = _merge(spark, _keyed_by_partition(spark, batch), part)
     else:
         counts = _replace(spark, batch, _rows(_keyed_by_partition(spark, batch)), part)
     batch.progress.partitions.update(fresh)
@@ -54,9 +55,8 @@ def write_partitions(spark: SparkSession, batch: Batch) -> Counts:
 def write_ranges(spark: SparkSession, batch: Batch) -> Counts:
     """Replace the rows with the keys of the batch, and those of the range that the run replaces."""
     column = batch.options.range_column
-    rows = _rows(batch)
     if column is None:
-        return _merge(spark, batch, rows, _nothing)
+        return _merge_rows(spark, batch, _rows(batch), _nothing)
     span = batch.progress.range
     if batch.scope is None:
         span = _hull(spark, batch, column)
@@ -64,23 +64,62 @@ def write_ranges(spark: SparkSession, batch: Batch) -> Counts:
     else:
         part = _nothing if batch.progress.is_emptied else _in_scope(batch.scope, batch.schema)
     if batch.keys:
-        counts = _merge(spark, batch, _without_lost(spark, batch, rows, part), part)
+        counts = _merge(spark, batch, part)
     else:
-        counts = _replace(spark, batch, rows, part)
+        counts = _replace(spark, batch, _rows(batch), part)
     batch.progress.range, batch.progress.is_emptied = span, True
     return counts
 
 
 def empty_range(spark: SparkSession, batch: Batch) -> Counts:
     """Remove the rows of the range that the tap read, if it had no record that did."""
-    if batch.progress.is_emptied or batch.scope is None:
+    part = None if batch.progress.is_emptied else _range_of_run(batch)
+    if part is None or batch.table.rows(spark).where(part("")).isEmpty():
         return Counts()
-    if batch.scope.column is not None and batch.scope.column not in batch.schema.names:
-        return Counts()  # the table has no such column yet, and so no row of the range
-    where = _in_scope(batch.scope, batch.schema)("")
-    if batch.table.rows(spark).where(where).isEmpty():
+    return commit.execute(spark, batch.table, f"delete from {batch.table.sql} where {part('')}")
+
+
+def remove_others(spark: SparkSession, batch: Batch, held: DataFrame | None) -> Counts:
+    """Remove the rows of the parts of a run whose key did not come, and was not set aside.
+
+    Args:
+        spark: The stream's session.
+        batch: Stands for what came.
+        held: The keys of what was set aside.
+    """
+    if batch.options.load_method == "partition-overwrite":
+        part: _Part | None = _in_partitions(batch, batch.progress.partitions)
+        more = [name for name in batch.options.partition_by if name not in batch.keys]
+    else:
+        part, more = _range_of_run(batch), []
+    if part is None:
         return Counts()
-    return commit.execute(spark, batch.table, f"delete from {batch.table.sql} where {where}")
+    table = batch.table.rows(spark)
+    names = [quote(name) for name in (*batch.keys, *more)]
+    kept = table.select(*names).limit(0)
+    if held is not None:
+        same = F.expr(same_key(batch.keys))
+        kept = table.alias("t").join(held.alias("s"), same, "left_semi").select(*names)
+    came = gone.keys_of_run(spark, batch.progress.keys, kept)
+    return gone.retire(spark, batch.table, came, live=part("t."), retired=gone.removed())
+
+
+def other_partitions(batch: Batch, prefix: str = "") -> str:
+    """Return SQL that says whether a row is in a partition that the run has no record of."""
+    return f"{_in_partitions(batch, batch.progress.partitions)(prefix)} is not true"
+
+
+def _range_of_run(batch: Batch) -> _Part | None:
+    """Say which rows are in the range that a run replaces, None where it replaces nothing."""
+    scope, column, span = batch.scope, batch.options.range_column, batch.progress.range
+    if scope is None:
+        if column is None or span is None:
+            return None
+        datatype = batch.schema[column].dataType.simpleString()
+        return lambda prefix: between(f"{prefix}{quote(column)}", datatype, span)
+    if scope.column is not None and scope.column not in batch.schema.names:
+        return None  # the table has no such column yet, and so no row of the range
+    return _in_scope(scope, batch.schema)
 
 
 def _nothing(_: str) -> str:
@@ -240,17 +279,27 @@ def _replace(spark: SparkSession, batch: Batch, rows: DataFrame, part: _Part) ->
     return commit.replace(spark, table, rows, where=where)
 
 
-def _merge(spark: SparkSession, batch: Batch, rows: DataFrame, part: _Part) -> Counts:
-    """Merge the rows by key, and remove the rows of the part whose keys are not among them."""
+def _merge(spark: SparkSession, batch: Batch, part: _Part) -> Counts:
+    """Merge the rows of a batch, and replace the part now or at the end of the stream."""
+    rows = _without_lost(spark, batch, _rows(batch), part)
+    if not batch.removes_at_end:
+        return _merge_rows(spark, batch, rows, part)
+    counts = _merge_rows(spark, batch, rows, _nothing)
+    gone.stage_keys(spark, batch, rows.where(f"not {quote(_REMOVED)}"))
+    return counts
+
+
+def _merge_rows(spark: SparkSession, batch: Batch, rows: DataFrame, part: _Part) -> Counts:
+    """Merge rows by key, and remove the rows of the part whose keys are not among them."""
     if batch.is_new:
         return _replace(spark, batch, rows, part)
     rows.createOrReplaceTempView("part_rows")
     names = ", ".join(f"t.{quote(key)}" for key in batch.keys)
-    gone = spark.sql(
+    others = spark.sql(
         f"select distinct {names} from {batch.table.sql} t left anti join part_rows s "
         f"on {same_key(batch.keys)} where {part('t.')}"
     )
-    removed = gone.withColumn(_REMOVED, F.lit(col=True))
+    removed = others.withColumn(_REMOVED, F.lit(col=True))
     merged = rows.unionByName(removed, allowMissingColumns=True).persist(StorageLevel.DISK_ONLY)
     try:
         return merge(spark, batch.table, _changes(batch, merged))

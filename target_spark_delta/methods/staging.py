@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from singer_spark.errors import TransientError
+from singer_spark.names import quote
 from target_spark_delta.methods.batch import Staged
 from target_spark_delta.table import Table, naming
 
@@ -43,6 +44,18 @@ def staged_rows(spark: SparkSession, staged: Staged, where: str = "true") -> Dat
             "has finished"
         )
     return rows
+
+
+def drop_abandoned(spark: SparkSession, place: Table, prefix: str) -> None:
+    """Drop the tables beside a place in a catalog whose names begin so."""
+    schema, _, _ = place.sql.rpartition(".")
+    catalog, _, name = schema.rpartition(".")
+    known = spark.sql(f"show schemas in {catalog}").toArrow()["namespace"].to_pylist()
+    if name.strip("`") not in known:
+        return
+    for table in spark.sql(f"show tables in {schema}").toArrow()["tableName"].to_pylist():
+        if table.lower().startswith(f"{prefix}_"):
+            spark.sql(f"drop table if exists {schema}.{quote(table)}")
 
 
 def discard(spark: SparkSession, staged: Staged) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from deltalake import DeltaTable
@@ -16,39 +17,107 @@ exit 3
 """
 
 
-def ids(folder):
-    return sorted(DeltaTable(folder / "lake" / "events").to_pyarrow_table()["id"].to_pylist())
+# Loads as the real one does, STATE included, and fails then.
+FAILS_AFTER = """#!/bin/sh
+{target} "$@"
+exit 3
+"""
+
+
+class Shop:
+    """A pipeline that loads new files into a table without a key."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.files = folder / "shop" / "events"
+        self.files.mkdir(parents=True)
+
+    def put(self, name, *ids):
+        rows = "".join(f"{number},x\n" for number in ids)
+        (self.files / name).write_text(f"id,name\n{rows}")
+
+    def run(self, *options, fails=None, transport="auto", source=None, **target):
+        tap = {
+            "source_url": f"csv:{source or self.files.parent}",
+            "stream_options": {"events": {"new_files": True}},
+            **QUICK,
+        }
+        document = {
+            "name": "shop",
+            "source": {"tap": command("tap-spark-source"), "config": tap},
+            "destination": {
+                "target": self.target(fails),
+                "config": {"path": str(self.folder / "lake"), **QUICK, **target},
+            },
+            "transport": transport,
+        }
+        path = self.folder / "shop.yml"
+        path.write_text(json.dumps(document))
+        done = run(command("singer-spark"), "run", path, *options)
+        assert done.returncode == (3 if fails else 0), done.stderr
+        return done
+
+    def refuse(self, *options, **changes):
+        with pytest.raises(AssertionError) as raised:
+            self.run(*options, **changes)
+        return str(raised.value)
+
+    def target(self, fails):
+        real = command("target-spark-delta")
+        if not fails:
+            return real
+        path = self.folder / "fails" / "target-spark-delta"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(fails.format(target=real))
+        path.chmod(0o755)
+        return str(path)
+
+    @property
+    def ids(self):
+        table = DeltaTable(self.folder / "lake" / "events").to_pyarrow_table()
+        return sorted(table["id"].to_pylist())
+
+
+@pytest.fixture
+def shop(tmp_path):
+    shop = Shop(tmp_path)
+    shop.put("1.csv", 1, 2)
+    return shop
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", ["auto", "records"])
-def test_new_files_of_a_failed_run_are_not_appended_twice(tmp_path, transport):
-    source = tmp_path / "shop" / "events"
-    source.mkdir(parents=True)
-    (source / "1.csv").write_text("id,name\n1,a\n2,b\n")
-    fails = tmp_path / "fails" / "target-spark-delta"
-    fails.parent.mkdir()
-    fails.write_text(FAILS_AT_LAST.format(target=command("target-spark-delta")))
-    fails.chmod(0o755)
-    options = {"events": {"new_files": True}}
-    tap = {"source_url": f"csv:{tmp_path}/shop", "stream_options": options, **QUICK}
-    path = tmp_path / "shop.yml"
-
-    def load(target):
-        destination = {"path": str(tmp_path / "lake"), "load_method": "append-only", **QUICK}
-        document = {
-            "name": "shop",
-            "source": {"tap": command("tap-spark-source"), "config": tap},
-            "destination": {"target": str(target), "config": destination},
-            "transport": transport,
-        }
-        path.write_text(json.dumps(document))
-        return run(command("singer-spark"), "run", path)
-
-    assert load(fails).returncode == 3
-    assert ids(tmp_path) == [1, 2]
-    (source / "2.csv").write_text("id,name\n3,c\n")
-    second = load(command("target-spark-delta"))
-    assert second.returncode == 0, second.stderr
+def test_new_files_of_a_failed_run_are_not_appended_twice(shop, transport):
+    options = {"transport": transport, "load_method": "append-only"}
+    shop.run(fails=FAILS_AT_LAST, **options)
+    assert shop.ids == [1, 2]
+    shop.put("2.csv", 3)
+    second = shop.run(**options)
     assert "events: begins after the rows that run" in second.stdout
-    assert ids(tmp_path) == [1, 2, 3]
+    assert shop.ids == [1, 2, 3]
+
+
+@pytest.mark.slow
+def test_what_took_the_place_of_all_rows_is_not_appended_again(shop):
+    shop.run()
+    shop.put("2.csv", 3)
+    shop.run("--full", fails=FAILS_AT_LAST)
+    assert shop.ids == [1, 2, 3]
+    shop.put("3.csv", 4)
+    shop.run()
+    assert shop.ids == [1, 2, 3, 4]
+
+
+@pytest.mark.slow
+def test_a_first_run_that_failed_is_resumed_with_its_own_table_and_source_alone(shop):
+    shop.run(fails=FAILS_AFTER)
+    other = shop.folder / "other"
+    shutil.copytree(shop.files.parent, other)
+    said = shop.refuse("--resume", source=other)
+    assert "start without --resume" in said
+    assert "the state belongs to" in said
+    shutil.rmtree(shop.folder / "lake" / "events")
+    said = shop.refuse("--resume")
+    assert "there is no table, so the state is ahead of it" in said
+    shop.run()
+    assert shop.ids == [1, 2]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from singer_spark.assignment import RUN_FILE, Assignment
 from singer_spark.errors import SettingsError
+from tap_spark_source import stream
+from tap_spark_source.ways import pieces
 from tests.support.derby import STREAM, orders
 from tests.support.tap import run_tap
 
@@ -37,6 +40,38 @@ def test_a_start_date_and_a_window_are_written_as_bookmarks_write_values(shop):
     assert found == {
         "rows": "range", "column": "DAY", "from": "2024-01-02", "to": "2024-01-03", "nulls": False
     }  # fmt: skip
+
+
+def test_rows_that_move_while_others_are_read_come_where_a_target_may_replace_them(
+    shop, tmp_path, monkeypatch
+):
+    """A row that is changed leaves its slice for one beyond the highest key of then."""
+    plans = []
+
+    def seen(source, plan, **more):
+        plans.append(plan)
+        return pieces(source, plan, **more)
+
+    monkeypatch.setattr(stream, "pieces", seen)
+
+    def reads_on(config, **options):
+        run_tap(config, **options)
+        return plans[-1].reads_on
+
+    state = state_of("2024-01-02T00:00:00")
+    by_at = orders(shop, replication_key="AT")
+    assert reads_on(by_at, state=state)
+    assert reads_on(by_at), "the whole"
+    assert not reads_on({**by_at, "max_rows": 2}, state=state)
+    (tmp_path / "run").write_text(Assignment(run_id="r", replaces=False).to_json())
+    monkeypatch.setenv(RUN_FILE, str(tmp_path / "run"))
+    assert not reads_on(by_at, state=state), "the runner knows better"
+
+
+def test_a_stream_with_another_name_says_that_of_its_bookmark(shop):
+    output = run_tap({**orders(shop), "stream_maps": {STREAM: {"__alias__": "sales"}}})
+    (message,) = output.of("SCHEMA", "sales")
+    assert message["singer_spark"] == {"read": {"rows": "all"}, "stream": STREAM}
 
 
 def test_late_rows_say_their_own_range(shop):

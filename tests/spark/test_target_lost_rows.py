@@ -9,7 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from singer_spark import deltalog
+from singer_spark.assignment import PIPELINE, RUN_ID, TableIdentity
 from singer_spark.errors import TransientError
+from singer_spark.state.appended import find_reached
+from singer_spark.state.create import open_objects
+from target_spark_delta.identity import history_in_files, misfit
 from target_spark_delta.spool import Segment
 from tests.support.singer import batch, record, schema, state
 
@@ -60,6 +65,36 @@ def test_rows_that_spark_does_not_read_release_no_state(lake, cut_spool, declare
     with pytest.raises(TransientError, match=FEWER):
         lake.load(declared, *ROWS, state({"at": 50}))
     assert lake.states == []
+    assert len(lake.rows("s")) == 40, "a commit that lacks rows is taken back"
+
+
+def test_the_run_after_one_that_lost_rows_has_all_of_them_once(lake, monkeypatch):
+    """Also of a stream that nothing tells apart, which goes on from what a commit carries."""
+    monkeypatch.setenv(PIPELINE, "p")
+    monkeypatch.setenv(RUN_ID, "1")
+    lake.load(KEYLESS, *ROWS[:10], state({"bookmarks": {"s": {"at": 10}}}))
+    monkeypatch.setenv(RUN_ID, "2")
+    check = Segment.check_size
+
+    def cut_second(segment):
+        check(segment)
+        if segment.rows == 30:
+            cut(segment.path, 20)
+
+    monkeypatch.setattr(Segment, "check_size", cut_second)
+    middle, last = (state({"bookmarks": {"s": {"at": at}}}) for at in (20, 50))
+    with pytest.raises(TransientError, match="20 rows were"):
+        lake.load(KEYLESS, *ROWS[10:20], middle, *ROWS[20:], last, batch_size_rows=10)
+    monkeypatch.setattr(Segment, "check_size", check)
+    reached = find_reached({"url": str(lake.root)}, "p", {"2": ()})
+    assert reached["s"].bookmark == {"at": 20}
+    (log,) = deltalog.read_logs(open_objects(str(lake.root)), "p")
+    assert (log.commit.state, log.restored_in) == ({"at": 20}, None)
+    history = history_in_files(str(lake.root / "s"))
+    known = TableIdentity(location="", id=history.id, version=1, run_id="1")
+    assert misfit(known, history) is None
+    lake.load(KEYLESS, *ROWS[20:], last)
+    assert [row["id"] for row in lake.rows("s")] == list(range(50))
 
 
 def test_new_rows_that_spark_does_not_read_release_no_state(lake, cut_spool):

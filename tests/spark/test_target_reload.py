@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from singer_spark.assignment import PIPELINE, RUN_FILE, Assignment
-from singer_spark.errors import SchemaError, SettingsError
+from singer_spark.errors import ProtocolError, RecordError, SchemaError, SettingsError
 from tests.support.singer import activate, read, record, schema, state
 
 TEXT = {"type": ["string", "null"]}
@@ -13,6 +13,7 @@ COLUMNS = {"id": {"type": "integer"}, "region": TEXT, "v": TEXT}
 BY_ID, BY_BOTH = schema("s", COLUMNS, ["id"]), schema("s", COLUMNS, ["region", "id"])
 DONE = state({"bookmarks": {"s": {}}})
 HARD = {"hard_delete": True}
+BY_REGION = {"partition_by": ["region"]}
 SLOW_HARD = pytest.param(HARD, marks=pytest.mark.slow)
 
 
@@ -81,6 +82,25 @@ class TestAnotherKey:
         lake.load(BY_BOTH, *rows(3), DONE, load_method="overwrite")
         assert live(lake) == [3]
 
+    def test_of_a_stream_with_another_name_is_told_by_that_of_the_tap(self, lake, reload):
+        maps = {"stream_maps": {"s": {"__alias__": "t"}}}
+        lake.load(BY_ID, *rows(1, 2), DONE, **maps)
+        with pytest.raises(SchemaError, match="PIPELINE --refresh s`"):
+            lake.load(BY_BOTH, *rows(1), DONE, **maps)
+        # The tap has renamed it, and says so.
+        by_both = read({**BY_BOTH, "stream": "t"})
+        by_both["singer_spark"]["stream"] = "s"
+        renamed = [{**one, "stream": "t"} for one in rows(1, 3)]
+        with pytest.raises(SchemaError, match="PIPELINE --refresh s`"):
+            lake.load(by_both, *renamed, DONE)
+        reload("s")
+        half = state({"bookmarks": {"s": {"full_table": {"version": 1}}}})
+        with pytest.raises(ProtocolError, match="nothing says that t is complete"):
+            lake.load(by_both, *renamed, half)
+        lake.load(by_both, *renamed, DONE)
+        assert [row["id"] for row in lake.rows("t")] == [1, 3]
+        assert lake.commits("t")[-1]["state_of"] == "s"
+
 
 class TestReload:
     @pytest.mark.parametrize("chosen", [{}, SLOW_HARD])
@@ -126,6 +146,27 @@ class TestReload:
         lake.load(read(BY_ID), *rows(2), DONE, **chosen)
         assert [(row["id"], row["is_current"]) for row in lake.rows("s")] == [(1, False), (2, True)]
 
+    @pytest.mark.parametrize("chosen", [{}, SLOW_HARD, {"keys": None}])
+    def test_partitions_that_are_gone_are_retired(self, lake, reload, chosen, caplog):
+        chosen = dict(chosen)
+        message = schema("s", COLUMNS, chosen.pop("keys", ["id"]))
+        method = {"load_method": "partition-overwrite", "stream_options": {"s": BY_REGION}}
+
+        def there(id_, region):
+            return record("s", {"id": id_, "region": region, "v": "x"})
+
+        def load(*messages):
+            lake.load(*messages, **method, **chosen)
+            return live(lake)
+
+        parts = [there(1, "a"), there(2, "b"), there(3, None)]
+        load(message, *parts, there(4, "a"), DONE)
+        reload("s")
+        assert load(read(message), parts[0]) == [1, 2, 3], "not complete"
+        assert "gone at the source stay" in caplog.text
+        assert load(read(message), parts[0], DONE) == [1]
+        assert len(lake.rows("s")) == (3 if message.get("key_properties") and not chosen else 1)
+
     def test_a_stream_that_nothing_tells_apart_is_not_appended_afresh(self, lake, reload):
         keyless = read(schema("s", COLUMNS), "some", why="changes only")
         reload("s")
@@ -165,6 +206,50 @@ class TestSetAside:
         reload("s")
         lake.load(read(message), *self.wrong(2), *self.numbers(3), DONE, **self.CHOSEN)
         assert live(lake) == [2, 3]
+
+    RANGE = {"stream_options": {"s": {"load_method": "delete-insert", "range_column": "id"}}}
+
+    @pytest.mark.parametrize("is_told", [True, False], ids=["range", "other tap"])
+    def test_by_a_range_that_is_replaced(self, lake, is_told):
+        message, config = schema("s", self.NUMBERS, ["id"]), {**self.CHOSEN, **self.RANGE}
+        lake.load(message, *self.numbers(0, 1, 2, 3, 4, 5), DONE, **config)
+        part = read(message, "range", column="id", start=1, end=5) if is_told else message
+        # The rejected ones are of later batches than the one that would empty the range.
+        rest = [*self.numbers(1, 4), *self.wrong(2, 7)]
+        assert lake.load(part, *rest, DONE, batch_size_rows=2, **config) == [DONE["value"]]
+        assert live(lake) == [0, 1, 2, 4, 5]
+        if is_told:
+            lake.load(part, *self.wrong(2, 4), DONE, **config)
+            assert live(lake) == [0, 2, 4, 5]
+
+    def test_by_a_range_without_a_key_of_which_nothing_else_came(self, lake, caplog):
+        message, config = schema("s", self.NUMBERS), {**self.CHOSEN, **self.RANGE}
+        part = read(message, "range", by="id", column="id", start=1)
+        lake.load(part, *self.numbers(1, 2), DONE, **config)
+        lake.load(part, *self.wrong(2), DONE, **config)
+        assert live(lake) == [1, 2]
+        assert "so no row is removed" in caplog.text
+        lake.load(part, DONE, **config)
+        assert live(lake) == []
+
+    def test_by_a_partition_that_is_replaced(self, lake):
+        chosen = {"load_method": "partition-overwrite", "stream_options": {"s": BY_REGION}}
+        message, config = schema("s", self.NUMBERS, ["id"]), {**self.CHOSEN, **chosen}
+        lake.load(message, *self.numbers(1, 2, 3), DONE, **config)
+        lake.load(message, *self.numbers(1), *self.wrong(2), DONE, batch_size_rows=1, **config)
+        assert live(lake) == [1, 2]
+
+    def test_by_rows_of_another_key(self, lake, reload):
+        lake.load(schema("s", self.NUMBERS, ["id"]), *self.numbers(1, 2, 3), DONE, **self.CHOSEN)
+        reload("s")
+        other = read(schema("s", self.NUMBERS, ["id", "region"]))
+        nobody = record("s", {"id": 1, "v": 1})
+        with pytest.raises(RecordError, match="the table stays as it was"):
+            lake.load(other, *self.numbers(1), nobody, DONE, **self.CHOSEN)
+        assert live(lake) == [1, 2, 3]
+        rest = [*self.wrong(1, 2), *self.numbers(1, 4)]
+        lake.load(other, *rest, DONE, **self.CHOSEN)
+        assert live(lake) == [1, 2, 4]
 
     def test_without_a_readable_key_nothing_is_retired(self, lake, caplog):
         message = schema("s", self.NUMBERS, ["id"])

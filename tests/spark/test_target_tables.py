@@ -9,7 +9,10 @@ from decimal import Decimal
 import pytest
 from deltalake import DeltaTable
 
+from singer_spark.assignment import PIPELINE, RUN_FILE, Assignment
 from singer_spark.errors import RecordError, SettingsError
+from target_spark_delta import fence, target
+from target_spark_delta.methods import staging
 from target_spark_delta.table import Table
 from tests.support.singer import Loaded, data, record, runs, schema
 
@@ -54,6 +57,11 @@ def test_files_are_vacuumed_within_the_limit_of_delta_only(lake):
     operations = [entry["operation"] for entry in lake.table("s").history()]
     assert "VACUUM END" in operations
     assert len(lake.rows("s")) == 2
+    # Delta refuses to remove what the table itself keeps for longer.
+    longer = {"table_properties": {"delta.deletedFileRetentionDuration": "interval 30 days"}}
+    chosen = {"t": {"vacuum_retention_hours": 168, **longer}}
+    lake.load(first.replace('"s"', '"t"'), stream_options=chosen)
+    assert "VACUUM END" in [entry["operation"] for entry in lake.table("t").history()]
 
 
 def test_descriptions_become_comments(lake):
@@ -196,6 +204,27 @@ def test_tables_of_a_catalog(spark, catalog):
     (aside,) = DeltaTable(detail["location"]).to_pyarrow_table().to_pylist()
     assert json.loads(aside["record"])["id"] == "no number"
     assert (aside["stream"], aside["line"]) == ("s", 3)
+
+
+def test_what_killed_runs_have_staged_in_a_catalog_is_dropped(spark, catalog, monkeypatch):
+    """Of the same pipeline, and by who holds its lock."""
+    first, _, third, _ = runs("tables/catalog")
+    monkeypatch.setattr(staging, "discard", lambda *_: None)
+    for pipeline in ("a", "a_b"):
+        monkeypatch.setenv(PIPELINE, pipeline)
+        catalog.load(third, load_method="overwrite", hard_delete=True)
+    monkeypatch.undo()
+    left = [one.name for one in spark.catalog.listTables("_singer_spark")]
+    assert len(left) == 2
+    monkeypatch.setattr(target, "confirm_lock", lambda _: None)
+    monkeypatch.setattr(fence, "confirm_lock", lambda _: None)
+    file = catalog.root / "run"
+    file.write_text(Assignment(run_id="", generation=1).to_json())
+    monkeypatch.setenv(RUN_FILE, str(file))
+    monkeypatch.setenv(PIPELINE, "a")
+    catalog.load(first)
+    (kept,) = spark.catalog.listTables("_singer_spark")
+    assert kept.name.startswith("staging_a_b_")
 
 
 def test_every_method_and_layout_works_in_a_catalog(catalog, caplog):

@@ -49,6 +49,14 @@ class TestRun:
         assert "Incremental" not in finish("run", "orders", "--full")[1]
         assert not list(Path("tmp").iterdir())
 
+    def test_what_the_table_has_is_counted_as_left_out(self):
+        fact = {"kind": "commit", "stream": "public-orders", "rows": 340, "unchanged": 12}
+        tell = f"open(os.environ['SINGER_SPARK_REPORT'], 'a').write({json.dumps(fact)!r} + chr(10))"
+        write("target-fake", TARGET + tell)
+        out = finish("run", "orders")[1].splitlines()
+        assert "  public-orders: 340 (12 left out, the table has them)" in out
+        assert "  public-empty: 0" in out
+
     def test_json_is_one_line_with_the_final_state_and_progress_goes_to_stderr(self):
         code, out, err = finish("run", "orders", "--json")
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,29 @@ class TestRefresh:
     def test_a_stream_without_a_bookmark_lists_those_there_are(self):
         result = run("orders", "--refresh", "nix")
         assert result.exit_code == 78
-        assert "no bookmark of nix; there are a, b" in result.output
+        assert "the run has no stream nix that it knows; it has a, b" in result.output
+
+    def test_the_name_of_a_table_is_not_that_of_its_stream(self):
+        table = {"location": "x", "id": "t", "version": 1, "run_id": "r", "state_of": "a"}
+        known = store().get("orders")
+        store().save(replace(known, metadata={"tables": {"renamed": table}}))
+        result = run("orders", "--refresh", "renamed")
+        assert result.exit_code == 78
+        assert "renamed is the table of stream a; name that one: --refresh a" in result.output
+
+    def test_a_stream_that_is_not_selected_is_not_refreshed(self):
+        path = Path("pipelines/orders.yml")
+        path.write_text(path.read_text().replace("tap: tap-fake", "tap: tap-fake, streams: [b]"))
+        result = run("orders", "--refresh", "a")
+        assert result.exit_code == 78
+        assert "source.streams leaves out a; it selects b" in result.output
+
+    def test_only_a_state_that_is_empty_at_last_is_warned_of(self):
+        empty = 'say(type="STATE", value={"bookmarks": {}})\n'
+        write("tap-fake", empty + TAP)
+        assert "without any bookmark" not in run("orders", "--refresh", "a").output
+        write("tap-fake", TAP + empty)
+        assert "without any bookmark" in run("orders").output
 
 
 class TestWindow:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from singer_spark.state import PipelineState, create_state_store
+from singer_spark.state.checkpoint import Checkpoint
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import locked
 from singer_spark.state.objects import Expect
@@ -220,10 +221,20 @@ class TestAccept:
         assert open_store().get_checkpoint("orders") == {"later": 1}
         assert Path("store/orders/state.json").read_bytes() == written
 
-    @pytest.mark.parametrize("given", [["new.json"], ["--stream", "orders", "2026-01-31 ü"], ["-"]])
+    @pytest.mark.parametrize("given", ["new.json", "-"])
     def test_a_state_that_is_set_belongs_to_what_the_next_run_finds(self, given):
-        assert state("set", "orders", *given, input=json.dumps(OLD)).exit_code == 0
+        assert state("set", "orders", given, input=json.dumps(OLD)).exit_code == 0
         assert open_store().get("orders").metadata == {"note": 1}
+
+    @pytest.mark.parametrize("value", ["2026-01-31 ü", "2025-01-01"])
+    def test_a_bookmark_that_is_set_accepts_the_table_of_its_stream(self, value):
+        assert state("set", "orders", "--stream", "orders", value).exit_code == 0
+        assert open_store().get("orders").metadata == {"note": 1, "source": {"place": "x"}}
+
+    def test_what_a_failed_first_run_left_can_be_accepted(self):
+        open_store().save_checkpoint("users", Checkpoint(state={}, belongs=self.IDENTITY))
+        assert state("accept", "users").exit_code == 0
+        assert open_store().read_checkpoint("users").belongs == {}
 
     def test_get_and_list_show_the_state_as_ever(self):
         assert json.loads(state("get", "orders").output) == OLD

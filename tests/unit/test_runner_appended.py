@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from singer_spark import deltalog
+from singer_spark.errors import SettingsError, StateError
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.runner import RunOptions, Window
+from singer_spark.runner.preview import StoredState
+from singer_spark.runner.start import choose_start
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state import PipelineState
 from singer_spark.state.change import accept_state, delete_state, replace_state
+from singer_spark.state.create import open_objects
 from tests.support.bench import TARGET
 
 STORED = {"bookmarks": {"events": {"files": {"modified": 1}}, "orders": {"at": 1}}}
@@ -22,6 +27,12 @@ TAP = """
 given = option("--state")
 note("tap-state", open(given).read() if given else "{}")
 note("run-id", os.environ["SINGER_SPARK_RUN_ID"])
+note("run-file", open(os.environ["SINGER_SPARK_RUN_FILE"]).read())
+"""
+SOURCE = """
+fact = {{"kind": "source", "stream": "", **{!r}}}
+open(os.environ["SINGER_SPARK_REPORT"], "a").write(json.dumps(fact) + chr(10))
+say(type="SCHEMA", stream="events", schema={{}}, key_properties=[])
 """
 
 
@@ -31,6 +42,7 @@ class Shop:
     def __init__(self, bench):
         self.bench = bench
         self.lake = bench.folder / "lake"
+        self.locks = True
         bench.write("target-spark-delta", TARGET)
 
     def pipeline(self):
@@ -39,20 +51,27 @@ class Shop:
             "tap": Plugin(str(folder / "tap-spark-source"), {"source_url": "delta:x"}),
             "target": Plugin(str(folder / "target-spark-delta"), {"path": str(self.lake)}),
             "transport": "records",
+            "locks": self.locks,
         }
 
-    def fail(self, **options):
+    def fail(self, *, source=None, **options):
         """Run and fail; returns the run's id."""
-        self.bench.write("tap-spark-source", TAP + "sys.exit(3)")
+        tell = SOURCE.format(source) if source else ""
+        self.bench.write("tap-spark-source", TAP + tell + "sys.exit(3)")
         self.bench.fail(ChildError, RunOptions(**options), **self.pipeline())
         return self.bench.note("run-id")
+
+    @property
+    def assigned(self):
+        return json.loads(self.bench.note("run-file"))
 
     def run(self, *, sends=None, **options):
         """Run and succeed; returns the state that the tap was given."""
         said = f'say(type="STATE", value={sends!r})\n' if sends else ""
-        self.bench.write("tap-spark-source", TAP + said)
+        schema = 'say(type="SCHEMA", stream="events", schema={}, key_properties=[])\n'
+        self.bench.write("tap-spark-source", TAP + schema + said)
         changes = options.pop("changes", {})
-        self.bench.run(RunOptions(**options), **self.pipeline(), **changes)
+        self.bench.run(RunOptions(**options), **{**self.pipeline(), **changes})
         return json.loads(self.bench.note("tap-state"))
 
     def commit(self, run_id, state=REACHED, *, table="events", **said):
@@ -116,6 +135,61 @@ class TestAfterAFailure:
         known.bench.store.save_checkpoint("p", STORED)
         assert known.run(resume=True) == MOVED
 
+    def test_a_commit_that_was_taken_back_does_not_count_but_those_before_it(self, known):
+        failed = known.fail()
+        known.commit(failed)
+        known.commit(failed, {"files": {"modified": 9}})
+        known.commit(failed, None, rows=None, undoes=1)
+        assert known.run() == MOVED
+        (log,) = deltalog.read_logs(open_objects(str(known.lake)), "p")
+        assert (log.commit.state, log.restored_in) == (REACHED, None)
+
+    @pytest.mark.parametrize("options", [{"full": True}, {"refresh": ("events",)}])
+    def test_a_swap_of_a_run_that_read_everything_afresh_counts(self, known, options):
+        known.commit(known.fail(**options), appends=False, replaces=True)
+        assert known.run() == MOVED
+
+    @pytest.mark.parametrize("locks", [True, False])
+    def test_it_needs_no_lock(self, known, locks):
+        known.locks = locks
+        known.commit(known.fail())
+        assert known.run() == MOVED
+        assert known.run(sends=STORED) == MOVED
+        assert known.run() == STORED  # a success ends it
+
+    def test_a_dry_run_says_so_too(self, known):
+        known.commit(known.fail())
+        state = StoredState(known.bench.store, "p")
+        state.read()
+        start = choose_start(known.bench.pipeline(**known.pipeline()), state, RunOptions(), print)
+        assert start.state == MOVED
+
+    def test_a_bookmark_that_is_moved_by_hand_leaves_the_others(self, known):
+        failed = known.fail()
+        known.commit(failed)
+        known.commit(failed, {"at": 5}, table="orders")
+        store, moved = known.bench.store, {"events": REACHED, "orders": {"at": 0}}
+        new = {"bookmarks": {**STORED["bookmarks"], "orders": {"at": 0}}}
+        replace_state(store, store.get("p"), new, streams=("orders",))
+        assert known.run() == {"bookmarks": moved}
+
+    def test_its_source_must_be_found_again(self, known):
+        """Rows of another source are in the table, whose bookmark says nothing of this one."""
+        known.commit(known.fail(source={"id": "1", "place": "a"}, full=True), replaces=True)
+        assert known.run() == MOVED
+        assert known.assigned["source"] == {"id": "1", "place": "a"}
+
+    def test_another_source_than_that_of_the_state_is_refused(self, known):
+        store = known.bench.store
+        store.save(replace(store.get("p"), metadata={"source": {"id": "1", "place": "a"}}))
+        known.commit(known.fail(source={"id": "2", "place": "b"}, full=True), replaces=True)
+        said = known.bench.fail(StateError, **known.pipeline()).message
+        assert "events" in said
+        assert "--refresh events" in said
+        accept_state(store, store.get("p"))
+        assert known.run() == MOVED
+        assert known.assigned["source"] is None
+
     def test_digits_are_kept(self, known):
         text = '{"modified": 9007199254740995.1}'
         failed = known.fail()
@@ -175,6 +249,13 @@ class TestNotWhere:
         known.commit(failed, {"at": 5}, table="orders")
         assert known.run(refresh=("events",)) == {"bookmarks": {"orders": {"at": 5}}}
 
+    def test_a_stream_that_the_tap_does_not_read_is_not_refreshed(self, known):
+        known.bench.write("tap-spark-source", TAP)
+        options = RunOptions(refresh=("events",))
+        error = known.bench.fail(SettingsError, options, **known.pipeline())
+        assert "the tap has sent no stream events" in error.message
+        assert known.bench.store.get("p").watermark == STORED
+
     def test_a_range_is_read_and_what_failed_before_still_counts_afterwards(self, known):
         known.commit(known.fail())
         assert known.run(window=Window("1", "2")) == {}
@@ -228,9 +309,18 @@ class TestNotWhere:
         known.commit(known.fail())
         assert known.run(changes={"incremental": False}) == {}
 
-    def test_logs_that_cannot_be_read_are_warned_of(self, known, capfd):
-        known.commit(known.fail())
+    def test_of_logs_that_cannot_be_read_the_target_is_asked(self, known):
+        failed = known.fail()
+        known.commit(failed)
         known.lake.rename(known.bench.folder / "away")
         known.lake.write_text("no folder")
         assert known.run() == STORED
-        assert "Warning: the logs of the tables cannot be read" in capfd.readouterr().err
+        assert known.assigned["unread"] == [failed]
+
+    def test_what_lies_on_this_disk_is_not_what_a_spark_elsewhere_reads(self, known):
+        failed = known.fail()
+        known.commit(failed)
+        target = known.pipeline()["target"]
+        remote = Plugin(target.command, {**target.config, "spark_remote": "sc://there"})
+        assert known.run(changes={"target": remote}) == STORED
+        assert known.assigned["unread"] == [failed]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +14,7 @@ from singer_spark.errors import StateError
 from singer_spark.runner import RunOptions, StateFiles, Window
 from singer_spark.runner.identity import Identities, known_identities, with_identities
 from singer_spark.runner.supervisor import ChildError
+from singer_spark.runner.verdict import may_replace
 from singer_spark.state import PipelineState
 from singer_spark.state.change import accept_state, delete_state, replace_state
 from singer_spark.state.fence import confirm_lock
@@ -28,6 +31,7 @@ note("run-file", open(path).read())
 note("state-url", os.environ["SINGER_SPARK_STATE_URL"])
 note("lock", open(here + "/state/p/lock").read() if os.path.exists(here + "/state/p/lock") else "")
 """
+REPLACED = {"load_method": "delete-insert", "range_column": "at"}
 TABLE = {"location": "lake/orders", "id": "t-1", "version": 7, "run_id": "r", "key": ["id"]}
 SOURCE = {"id": "postgresql:1/shop", "place": "jdbc:postgresql://db:5432/shop"}
 STATE = {"bookmarks": {"orders": {"replication_key_value": 3}}}
@@ -59,7 +63,9 @@ class TestReload:
         assert spied.note("mode") == "0o600"
         assert json.loads(spied.note("state-url")) == spied.state
         assert told(spied) | {"generation": 0} == {
-            "generation": 0, "claims": False, "reload": [], "source": None, "tables": {}
+            "generation": 0, "claims": False, "claimed": [], "reload": [], "resumes": False,
+            "replaces": False,
+            "source": None, "tables": {}, "unread": [],
         }  # fmt: skip
 
     def test_a_plain_run_reloads_nothing(self, known):
@@ -78,13 +84,28 @@ class TestReload:
         spied.run(incremental=False)
         assert told(spied)["reload"] == []
 
+    @pytest.mark.parametrize(
+        ("command", "config", "expected"),
+        [
+            ("target-spark-delta", {}, False),
+            ("target-spark-delta", {"load_method": "overwrite"}, True),
+            ("bin/target-spark-delta", {"stream_options": {"o*": REPLACED}}, True),
+            ("target-jsonl", {"load_method": "overwrite"}, False),
+        ],
+    )
+    def test_it_says_whether_rows_may_be_replaced(self, command, config, expected):
+        target = SimpleNamespace(command=command, config=config)
+        assert may_replace(SimpleNamespace(target=target)) is expected
+
     def test_files_have_no_lock_and_no_memory_but_reload(self, spied):
         given = spied.folder / "in.json"
         given.write_text(json.dumps(STATE))
         spied.run(RunOptions(full=True, files=StateFiles(given)))
 
         assert told(spied) == {
-            "generation": None, "claims": False, "reload": ["*"], "source": None, "tables": {}
+            "generation": None, "claims": False, "claimed": [], "reload": ["*"], "resumes": False,
+            "replaces": False,
+            "source": None, "tables": {}, "unread": [],
         }  # fmt: skip
         assert spied.note("state-url") == ""
 
@@ -142,6 +163,21 @@ class TestGeneration:
         spied.write("target-fake", TARGET)
         spied.run()
         assert told(spied)["claims"] is True
+
+    def test_a_claim_is_owed_until_every_known_table_is_claimed(self, spied):
+        tables = {"orders": TABLE, "items": TABLE}
+        state = {"bookmarks": {"orders": 3, "items": 3}}
+        spied.store.save(PipelineState("p", state, run_count=1, metadata={"tables": tables}))
+        spied.write("tap-fake", SPY + TAP.replace('{"orders": 3}', '{"orders": 3, "items": 3}'))
+        write_lock(spied.store, heartbeat_at=ago(1000))
+        spied.run()
+        claims = []
+        for stream in ("orders", "items", None):
+            made = f'report(kind="claimed", stream={stream!r})\n' if stream else ""
+            spied.write("target-fake", REPORT + made + TARGET)
+            spied.run()
+            claims.append((told(spied)["claims"], told(spied)["claimed"]))
+        assert claims == [(True, []), (True, ["orders"]), (False, [])]
 
     def test_a_change_by_hand_in_between_owes_it_on(self, spied):
         lose = 'os.remove(here + "/state/p/lock")\n'
@@ -210,6 +246,13 @@ class TestIdentity:
         assert known_identities(kept, state, frozenset())[1]["orders_v2"].state_of == "orders"
         assert with_identities(kept, state, Identities()) == kept
 
+    def test_a_table_that_the_tap_has_renamed_is_looked_for_too(self):
+        state = {"bookmarks": {"orders": {"at": 1}, "full": {}}}
+        known = {"tables": {"renamed": TABLE, "full": TABLE}}
+        assert known_identities(known, state, frozenset())[1] == {}
+        found = known_identities(known, state, frozenset(), renamed=True)[1]
+        assert list(found) == ["renamed"]
+
     @pytest.fixture
     def loaded(self, spied):
         """A pipeline whose first run has told of its source and its table."""
@@ -257,10 +300,38 @@ report(kind="table", stream="empty", **{TABLE!r})
 
     def test_what_is_reloaded_need_not_be_found_again(self, loaded):
         loaded.run(RunOptions(refresh=("orders",)))
-        assert (told(loaded)["source"], told(loaded)["tables"]) == (SOURCE, {})
+        assert (told(loaded)["source"], told(loaded)["tables"]) == (None, {})
         loaded.run(full=True)
         assert (told(loaded)["source"], told(loaded)["tables"]) == (None, {})
         assert loaded.store.get("p").metadata == {}
+
+    def test_bookmarks_of_streams_that_are_not_read_are_of_the_source_too(self, loaded):
+        known = loaded.store.get("p")
+        more = {"bookmarks": {"orders": 3, "unselected": 5}}
+        loaded.store.save(replace(known, watermark=more))
+        loaded.run(RunOptions(refresh=("orders",)))
+        assert told(loaded)["source"] == SOURCE
+        assert told(loaded)["tables"] == {}
+
+    def test_a_full_run_without_a_state_leaves_the_old_one_to_its_source(self, loaded):
+        before = loaded.store.get("p")
+        other = f'report(kind="source", stream="", **{ {**SOURCE, "id": "x"}!r})\n'
+        loaded.write("tap-fake", SPY + REPORT + other)
+        loaded.run(full=True)
+        after = loaded.store.get("p")
+        assert (after.watermark, after.metadata) == (before.watermark, before.metadata)
+
+    def test_a_bookmark_that_is_moved_accepts_the_table_of_its_stream_alone(self, loaded):
+        known = loaded.store.get("p")
+        more = {**known.metadata, "tables": {"orders": TABLE, "items": TABLE}}
+        known = loaded.store.save(
+            replace(known, watermark={"bookmarks": {"orders": 3, "items": 3}}, metadata=more)
+        )
+        moved = {"bookmarks": {"orders": 2, "items": 3}}
+        replace_state(loaded.store, known, moved, streams=("orders",))
+        loaded.run()
+        assert told(loaded)["source"] == SOURCE
+        assert list(told(loaded)["tables"]) == ["items"]
 
     @pytest.mark.parametrize(
         "change",
@@ -274,6 +345,47 @@ report(kind="table", stream="empty", **{TABLE!r})
         change(loaded.store, loaded.store.get("p"))
         loaded.run()
         assert (told(loaded)["source"], told(loaded)["tables"]) == (None, {})
+
+    def fail_behind(self, bench, *, table=TABLE, **options):
+        """Let a run fail after its target has committed something and released its STATE."""
+        facts = f"""
+report(kind="source", stream="", **{SOURCE!r})
+report(kind="table", stream="orders", **{table!r})
+"""
+        bench.write("target-fake", REPORT + facts + TARGET)
+        bench.write("tap-fake", SPY + TAP + 'await_note("committed")\nsys.exit(3)')
+        bench.fail(ChildError, RunOptions(**options))
+        bench.write("tap-fake", SPY + TAP)
+        bench.write("target-fake", TARGET)
+
+    def test_a_resumed_first_run_must_find_what_it_began_with(self, spied):
+        self.fail_behind(spied)
+        spied.run(resume=True)
+        assert told(spied)["resumes"] is True
+        assert told(spied)["source"] == SOURCE
+        assert told(spied)["tables"] == {"orders": TABLE}
+
+    def test_a_resumed_full_run_must_find_what_that_run_loaded(self, loaded):
+        other = {**TABLE, "id": "t-2"}
+        self.fail_behind(loaded, table=other, full=True)
+        loaded.run(resume=True)
+        assert told(loaded)["tables"] == {"orders": other}
+        assert loaded.store.get("p").metadata["tables"] == {"orders": other}
+
+    def test_what_is_accepted_is_not_looked_for_by_a_resumed_run_either(self, spied):
+        self.fail_behind(spied)
+        accept_state(spied.store, PipelineState("p"))
+        spied.run(resume=True)
+        assert (told(spied)["source"], told(spied)["tables"]) == (None, {})
+
+    def test_a_checkpoint_that_a_killed_run_left_behind_its_state_counts_no_more(self, spied):
+        self.fail_behind(spied)
+        stale = spied.store.read_checkpoint("p")
+        spied.run()
+        spied.store.save_checkpoint("p", stale)
+        spied.store.save(replace(spied.store.get("p"), watermark={"bookmarks": {"orders": 9}}))
+        spied.run(resume=True)
+        assert json.loads(spied.note("tap-state")) == {"bookmarks": {"orders": 9}}
 
     def test_files_have_none(self, loaded):
         given = loaded.folder / "in.json"

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from singer_spark.errors import StateError
-from singer_spark.state.conditions import refuse_unconditional
+from singer_spark.state.objects import refuse_unconditional
 from tests.support.shop import TAP, invoke, make_folder, write, write_pipeline
 
 CATALOG = '{"streams": [{"tap_stream_id": "public-orders"}]}'
@@ -112,7 +112,7 @@ def test_a_server_that_heeds_them_is_asked_in_a_first_run_only(bench, s3, monkey
 
 
 def test_every_store_keeps_conditions_and_nothing_is_left(store):
-    refuse_unconditional(store, "p")
+    refuse_unconditional(store.objects, "p")
     assert [name for name in store.objects.list("p") if "probe" in name] == []
 
 
@@ -133,4 +133,4 @@ def test_a_write_over_an_old_version_that_passes_is_found_too(store, monkeypatch
 
     monkeypatch.setattr(store.objects, "write", careless)
     with pytest.raises(StateError, match="ignores the conditions"):
-        refuse_unconditional(store, "p")
+        refuse_unconditional(store.objects, "p")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from singer_spark.assignment import Assignment
 from singer_spark.errors import StateError
 from tap_spark_source.identity import Identity, place_of
 from tap_spark_source.settings import Settings
@@ -50,7 +51,8 @@ HERE = {"place": "jdbc:postgresql://db:5432/shop", "id": "postgresql:1/shop"}
 
 
 def fits(known: dict, **found) -> None:
-    Identity(**{"place": "jdbc:postgresql://db:5432/shop", **found}).check(known, "orders")
+    run = Assignment(run_id="r", pipeline="orders", source=known)
+    Identity(**{"place": "jdbc:postgresql://db:5432/shop", **found}).check(run)
 
 
 def test_equal_ids_decide_and_places_where_one_has_none():
@@ -76,5 +78,5 @@ def test_another_source_is_refused_with_the_ways_on(known, found, change):
     with pytest.raises(StateError) as caught:
         fits(known, **found)
     assert change in caught.value.message
-    assert "`singer-spark run orders --full`" in caught.value.message
-    assert "`singer-spark state accept orders`" in caught.value.message
+    assert "singer-spark run orders --full" in caught.value.message
+    assert "singer-spark state accept orders" in caught.value.message

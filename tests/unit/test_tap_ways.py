@@ -162,6 +162,39 @@ def test_a_whole_read_has_the_rows_that_were_changed_while_it_went_on():
     assert whole.is_complete
 
 
+@pytest.mark.parametrize("before", [1, 4, 9], ids=["in slices", "looked back", "nothing new"])
+def test_a_range_that_is_read_on_has_the_rows_that_left_it_for_its_end(before):
+    """Or a target that replaces the range would remove them."""
+    source = MemorySource(rows(1, 2, 3, 4))
+    known = {"replication_key": "at", "replication_key_value": before}
+
+    def change(number: int) -> None:
+        if number == 0:
+            source.rows[3]["at"] = 10
+
+    read = incremental(known, BY_AT, slice_rows=2, lookback=8, reads_on=True)
+    run = Run(source, read, meanwhile=change)
+    assert {*run.ids} == {0, 1, 2, 3}
+    assert run.bookmark["replication_key_value"] == max(before, 4)
+    assert run.is_complete
+
+
+@pytest.mark.parametrize("end", [None, (20,)])
+def test_a_fixed_window_is_read_on_to_its_end_without_doubling_a_row(end):
+    source = MemorySource(rows(1, 2, 3, 4))
+
+    def change(number: int) -> None:
+        if number == 0:
+            source.rows[3]["at"] = 9
+            source.rows.append({"id": 4, "at": 30, "code": "late"})
+
+    window = Window(start=(1,), end=end, is_fixed=True, null_keys="exclude")
+    read = plan({"a": 1}, key=BY_AT, window=window, slice_rows=2, reads_on=True)
+    run = Run(source, read, meanwhile=change)
+    assert run.ids == ([0, 1, 2, 3, 4] if end is None else [0, 1, 2, 3])
+    assert (run.bookmark, run.is_complete) == ({"a": 1}, True)
+
+
 def test_the_bookmark_is_the_highest_key_and_not_that_of_the_last_row():
     assert Run(MemorySource(rows(5, 9, 1)), incremental({}, BY_AT)).bookmark == {
         "replication_key": "at",
