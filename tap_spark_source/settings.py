@@ -119,7 +119,7 @@ class Settings:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Settings:
         """Read the settings of a config that fits its schema."""
-        url = config["source_url"]
+        url = absolute_url(config["source_url"])
         options = (config.get("source_options") or {}).items()
         return cls(
             spark=SparkSettings.from_config(config),
@@ -181,6 +181,14 @@ def absolute_path(path: str) -> str:
     """Return a local path in full; others have a scheme."""
     is_full = not path or re.match(r"\w+:", path)
     return path.rstrip("/") if is_full else os.path.abspath(path)  # noqa: PTH100
+
+
+def absolute_url(url: str) -> str:
+    """Return the URL of a database in a file with its path in full, as Spark needs it."""
+    found = re.fullmatch(r"(?i)(jdbc:(?:sqlite|derby):)([^:;?]+)([;?].*)?", url, re.DOTALL)
+    if found is None or found[2].startswith("/"):
+        return url
+    return f"{found[1]}{os.path.abspath(found[2])}{found[3] or ''}"  # noqa: PTH100
 
 
 def source_problems(config: Mapping[str, Any]) -> list[str]:

@@ -48,6 +48,9 @@ _OPTIONS = (
     "-Duser.timezone=UTC",
     "-Dfile.encoding=UTF-8",
     "-XX:+ExitOnOutOfMemoryError",
+    # Oracle's driver reads these here alone; a server that is silent must not keep a run.
+    "-Doracle.net.CONNECT_TIMEOUT=30000",
+    "-Doracle.jdbc.ReadTimeout=1800000",
     # Spark's generated code for a wide row is one huge method, which Java would only interpret:
     # twice as slow at nine columns.
     "-XX:-DontCompileHugeMethods",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
@@ -22,6 +22,10 @@ class Derby(Dialect):
     knows_indexes = True
     unordered = ("clob", "blob", "long varchar", "xml")
     system_schemas = ("SYS", "SYSIBM", "SYSCAT", "SYSFUN", "SYSPROC", "SYSSTAT", "SQLJ", "NULLID")
+
+    @override
+    def url_with(self, url: str, properties: Mapping[str, str]) -> str:
+        return url + "".join(f";{name}={value}" for name, value in properties.items())
 
     @override
     def literal(self, column: Column, value: str) -> str:

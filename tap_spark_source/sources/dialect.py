@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote_plus
 
 from tap_spark_source.key import Mark
 from tap_spark_source.table import Column, Index, is_name
@@ -123,6 +124,12 @@ class Dialect:
     def url(self, url: str) -> str:
         """Return the URL as Spark and the driver need it."""
         return url
+
+    def url_with(self, url: str, properties: Mapping[str, str]) -> str:
+        """Add connection properties to a URL, as most drivers read them."""
+        parts = [f"{name}={quote_plus(value)}" for name, value in properties.items()]
+        sign = "&" if "?" in url else "?"
+        return f"{url}{sign}{'&'.join(parts)}" if parts else url
 
     def connection(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return the connection properties: those given, and what the tap adds."""

@@ -59,7 +59,13 @@ _DIALECTS: dict[str, type[Dialect]] = {
 # What the queries of every database about its tables tell.
 COLUMN_FIELDS = ("s", "t", "kind", "c", "native", "pos", "required")
 INDEX_FIELDS = ("s", "t", "i", "c", "pos", "is_primary", "is_unique")
-_EVERY_ROW = "1 = 1"
+# What Spark itself reads of the options; it does not mind how they are written.
+_OPTIONS_OF_SPARK = {
+    *("customschema", "fetchsize", "hint", "isolationlevel", "preparequery", "querytimeout"),
+    *("connectionprovider", "refreshkrb5config", "prefertimestampntz", "sessioninitstatement"),
+    *("pushdownpredicate", "pushdownaggregate", "pushdownlimit", "pushdownoffset"),
+    *("pushdowntablesample", "pushdownlocaltimestamp"),
+}
 
 
 class JdbcSource(Source):
@@ -218,11 +224,20 @@ class JdbcSource(Source):
         options |= {key: value for key, value in credentials.items() if value is not None}
         if self._dialect.arrives_as_text:
             options["customSchema"] = ", ".join(f"{quote(name)} string" for name in names)
-        reader = self.spark.read.options(**options)
-        url, subquery = self._dialect.url(settings.url), f"({query}) t"
-        # Spark Connect writes the names of options small unless there are predicates, and drivers
-        # pass over a loginTimeout that is written so.
-        return reader.jdbc(url, subquery, predicates=predicates or [_EVERY_ROW])
+        # Spark Connect writes the names of options small, and a driver passes over a loginTimeout
+        # that is written so.
+        in_url = {
+            name: value
+            for name, value in options.items()
+            if name != name.lower() and name.lower() not in _OPTIONS_OF_SPARK
+        }
+        rest = {name: value for name, value in options.items() if name not in in_url}
+        reader = self.spark.read.options(**rest)
+        url = self._dialect.url_with(self._dialect.url(settings.url), in_url)
+        subquery = f"({query}) t"
+        if predicates is None:
+            return reader.jdbc(url, subquery)
+        return reader.jdbc(url, subquery, predicates=predicates)
 
     def _rows(self, query: str, names: Sequence[str]) -> list[dict[str, Any]]:
         with source_errors(self._settings, "the database"):

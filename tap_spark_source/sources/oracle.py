@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
+from singer_spark.errors import SettingsError
 from tap_spark_source.sources.dialect import (
     DECIMAL_HINT,
     PLAIN,
@@ -36,12 +37,6 @@ class Oracle(Dialect):
     label = "({schema} || '.' || {table})"
     random = "dbms_random.value"
     system_schemas = ("SYS", "SYSTEM")
-    timeouts: Mapping[str, str] = {
-        "oracle.net.CONNECT_TIMEOUT": "30000",
-        "oracle.jdbc.loginTimeout": "60",
-        "oracle.jdbc.ReadTimeout": "1800000",
-        "oracle.net.keepAlive": "true",
-    }
     unordered = ("clob", "nclob", "blob", "bfile", "long", "xmltype", "json")
 
     @override
@@ -50,6 +45,17 @@ class Oracle(Dialect):
         statements = filter(None, [given.get(_SESSION, "").strip(), _BINARY])
         run = " ".join(f"execute immediate {self.text(one)};" for one in statements)
         return {**given, _SESSION: f"begin {run} end;"}
+
+    @override
+    def url_with(self, url: str, properties: Mapping[str, str]) -> str:
+        """Refuse what this driver reads from no URL; its timeouts are properties of Java."""
+        if properties:
+            names = ", ".join(f"-D{name}=…" for name in properties)
+            raise SettingsError(
+                f"source_options: {', '.join(properties)} cannot be passed on; set {names} in "
+                "spark_conf spark.driver.extraJavaOptions"
+            )
+        return url
 
     @override
     def literal(self, column: Column, value: str) -> str:

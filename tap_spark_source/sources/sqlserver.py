@@ -49,6 +49,11 @@ class SQLServer(Dialect):
     )
 
     @override
+    def url_with(self, url: str, properties: Mapping[str, str]) -> str:
+        parts = (f";{name}={{{value.replace('}', '}}')}}}" for name, value in properties.items())
+        return url.rstrip(";") + "".join(parts)
+
+    @override
     def text(self, value: str) -> str:
         return "N" + super().text(value)
 

@@ -146,7 +146,7 @@ def test_what_is_submitted_after_a_failure_is_not_run():
         raise ValueError("no")
 
     done = []
-    loader = Loader(lambda: None, lambda _: object(), 1)
+    loader = Loader(lambda: None, object, 1)
     loader.submit("s", 1, fail)
     loader.settle()
     loader.submit("s", 2, lambda _: done.append("s"))

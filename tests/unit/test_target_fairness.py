@@ -102,7 +102,7 @@ def test_others_are_committed_while_the_slow_stream_is_busy(commits, tmp_path, c
 
 def test_streams_take_turns_however_much_one_of_them_has_sent():
     order, begin = [], threading.Event()
-    loader = Loader(lambda: None, lambda _: object(), 1)
+    loader = Loader(lambda: None, object, 1)
     loader.submit("first", 0, lambda _: begin.wait(PATIENCE))
     for number in range(1, 4):
         loader.submit("busy", number, lambda _: order.append("busy"))
