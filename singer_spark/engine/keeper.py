@@ -18,10 +18,11 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, final
 
@@ -59,9 +60,7 @@ class Jvm:
         java = find_java()
         options = [*self._archive.options(self._made), *self._paths(), *self._spec.options]
         command = arguments(java, self._spec.class_path, self._conf(), options)
-        file, answer = self._folder / "arguments", self._folder / "gateway"
-        file.touch(0o600)
-        file.write_text(argument_file(command))
+        answer = self._folder / "gateway"
         environment = {
             **os.environ,
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
@@ -69,15 +68,16 @@ class Jvm:
             "SPARK_HOME": str(Path(self._spec.class_path[-1]).parent.parent),
         }
         environment.setdefault("PYSPARK_PYTHON", sys.executable)  # where Spark's workers find us
-        self._process = subprocess.Popen(  # noqa: S603
-            [java.command, f"@{file}"],
-            stdin=subprocess.PIPE,
-            stdout=2,
-            env=environment,
-            cwd=self._folder,
-        )
-        port, secret = self._await_gateway(self._process, answer)
-        file.unlink()
+        with _private_file(argument_file(command), self._folder) as (file, descriptors):
+            self._process = subprocess.Popen(  # noqa: S603
+                [java.command, f"@{file}"],
+                stdin=subprocess.PIPE,
+                stdout=2,
+                env=environment,
+                cwd=self._folder,
+                pass_fds=descriptors,
+            )
+            port, secret = self._await_gateway(self._process, answer)
         self._connect(port, secret)
 
     def wait(self) -> str:
@@ -350,6 +350,24 @@ class Keeper:
                 self._fail("Spark did not end the work of a client that was killed")
         except Exception as error:  # noqa: BLE001 - Spark has ended, or is no longer to be trusted
             self._fail(_first_line(error))
+
+
+@contextmanager
+def _private_file(text: str, folder: Path) -> Iterator[tuple[str, list[int]]]:
+    """Write what may hold passwords into a file that has no name, where the system allows that.
+
+    Java opens it by way of the descriptor that it inherits. Elsewhere than on Linux it lies in a
+    private folder meanwhile.
+    """
+    has_no_name = sys.platform == "linux"
+    make = tempfile.TemporaryFile if has_no_name else tempfile.NamedTemporaryFile
+    with make("w", dir=folder, encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        if has_no_name:
+            yield f"/dev/fd/{file.fileno()}", [file.fileno()]
+        else:
+            yield file.name, []
 
 
 def _input(process: subprocess.Popen[bytes]) -> IO[bytes]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from singer_spark.engine.java import Java, arguments
+from singer_spark.errors import SettingsError
 from tap_spark_source.sources.derby import Derby
 from tap_spark_source.sources.dialect import PLAIN, Dialect, wanted_condition
 from tap_spark_source.sources.mysql import MariaDB, MySQL
@@ -44,7 +46,7 @@ def test_a_bookmark_becomes_a_literal_of_its_type(dialect, datatype, value, lite
     assert dialect.literal(column(datatype), value) == literal
 
 
-@pytest.mark.parametrize("dialect", [Postgres(), MySQL(), MariaDB(), SQLServer(), Oracle()])
+@pytest.mark.parametrize("dialect", [Postgres(), MySQL(), MariaDB(), SQLServer()])
 def test_no_driver_waits_for_ever_unless_the_user_says_so(dialect):
     waits = dialect.waits({}, "jdbc:x://h/d")
     first_row = next(value for name, value in waits.items() if "socket" in name or "Read" in name)
@@ -53,6 +55,27 @@ def test_no_driver_waits_for_ever_unless_the_user_says_so(dialect):
         others = {one for one in waits if one != name}
         assert set(dialect.waits({name.upper(): "1"}, "jdbc:x://h/d")) == others
         assert set(dialect.waits({}, f"jdbc:x://h/d?a=b&{name}=1")) == others
+
+
+def test_oracles_driver_has_its_timeouts_from_java():
+    java = arguments(Java("java", "17"), [], {}, [])
+    assert "-Doracle.jdbc.ReadTimeout=1800000" in java
+    assert Oracle().url_with("jdbc:oracle:thin:@h", {}) == "jdbc:oracle:thin:@h"
+    with pytest.raises(SettingsError, match=r"-Doracle\.net\.SDU"):
+        Oracle().url_with("jdbc:oracle:thin:@h", {"oracle.net.SDU": "1"})
+
+
+@pytest.mark.parametrize(
+    ("dialect", "url", "found"),
+    [
+        (Postgres(), "jdbc:postgresql://h/d", "jdbc:postgresql://h/d?loginTimeout=2+s%26"),
+        (Postgres(), "jdbc:postgresql://h/d?a=b", "jdbc:postgresql://h/d?a=b&loginTimeout=2+s%26"),
+        (SQLServer(), "jdbc:sqlserver://h;", "jdbc:sqlserver://h;loginTimeout={2 s&}"),
+        (Derby(), "jdbc:derby:x", "jdbc:derby:x;loginTimeout=2 s&"),
+    ],
+)
+def test_properties_of_a_driver_keep_their_case_in_the_url(dialect, url, found):
+    assert dialect.url_with(url, {"loginTimeout": "2 s&"}) == found
 
 
 @pytest.mark.parametrize(
