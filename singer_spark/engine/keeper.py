@@ -87,30 +87,29 @@ class Jvm:
             return "Spark ran out of memory; raise spark.driver.memory in spark_conf"
         return f"Spark's process ended (code {code})"
 
-    def interrupt(self, user: str) -> bool:
-        """End what a user's sessions are doing, and release them; say whether that worked."""
+    def dismiss(self, user: str, *, looks: int) -> bool:
+        """End what a user's sessions are doing, and release them; say whether that worked.
+
+        Args:
+            user: Whose sessions.
+            looks: How often nothing must be found. A request of a killed client may still be on
+                its way, so one look is not enough there.
+        """
         deadline = time.monotonic() + _INTERRUPT_SECONDS
         quiet = 0
-        # A request may still be on its way: nothing must be found twice.
-        while quiet < 2:
+        while True:
             running = [one for one in self._executions(user) if one.isExecuteThreadRunnerAlive()]
             for one in running:
                 one.interrupt()
             quiet = 0 if running else quiet + 1
+            if quiet >= looks:
+                break
             if time.monotonic() > deadline:
                 return False
             time.sleep(_LOOK_SECONDS)
-        self.release(user)
-        return True
-
-    def release(self, user: str) -> None:
-        """Release the sessions of a user who has nothing running."""
         for key in self._sessions(user):
             self._service.sessionManager().closeSession(key, False)
-
-    def is_idle(self) -> bool:
-        """Say whether nobody has a session."""
-        return bool(self._service.sessionManager().listActiveSessions().isEmpty())
+        return True
 
     def end(self, *, at_once: bool) -> None:
         """End Java: by its standard input, so that it leaves in order, or at once."""
@@ -344,10 +343,8 @@ class Keeper:
 
     def _clean_up(self, user: str, *, said_goodbye: bool) -> None:
         try:
-            if said_goodbye:
-                self.jvm.release(user)
-            elif not self.jvm.interrupt(user):
-                self._fail("Spark did not end the work of a client that was killed")
+            if not self.jvm.dismiss(user, looks=1 if said_goodbye else 3):
+                self._fail("Spark did not end the work of a client that is gone")
         except Exception as error:  # noqa: BLE001 - Spark has ended, or is no longer to be trusted
             self._fail(_first_line(error))
 

@@ -35,9 +35,9 @@ def engine_of_run(pipeline: Pipeline) -> Iterator[dict[str, str]]:
         lease.ask(spec)
     try:
         yield {ENGINE: lease.engine}
+    finally:
         # What a side that was killed left running must not commit after the lock is released.
         lease.settle()
-    finally:
         lease.end()
 
 

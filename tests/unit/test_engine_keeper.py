@@ -45,13 +45,10 @@ class FakeJvm:
         self.dies.wait()
         return self.reason
 
-    def interrupt(self, user):
+    def dismiss(self, user, *, looks):
         self.may_interrupt.wait()
-        self.did.append(("interrupt", user))
+        self.did.append(("leave" if looks == 1 else "interrupt", user))
         return self.obeys
-
-    def release(self, user):
-        self.did.append(("release", user))
 
     def end(self, *, at_once):
         self.did.append(("end", at_once))
@@ -110,7 +107,7 @@ def test_a_private_engine_ends_in_order_with_its_last_lease(start):
     assert (one.port, one.token) == (15002, "token")
     assert one.user != other.user
     one.end()
-    assert engine.did("release")
+    assert engine.did("leave")
     assert not engine.is_over(0.7)
     other.end()
     assert engine.is_over()
