@@ -96,10 +96,12 @@ def _engine_sessions(
     spec: Spec, engine: str | None, idle_seconds: float
 ) -> Callable[[], SparkSession]:
     global _lease
-    threading.Thread(target=_import_client, daemon=True).start()
+    importing = threading.Thread(target=_import_client, daemon=True)
+    importing.start()
     lease = find_lease(spec, engines_at_hand(engine)) or _started(spec, idle_seconds)
     _lease = lease
     atexit.register(lease.end)
+    importing.join()  # two imports at once would meet half-way
     from singer_spark.engine.channel import engine_channel, short_patience
 
     def open_one() -> SparkSession:
