@@ -22,12 +22,10 @@ source:
     stream_options:
       SHOP-CUSTOMERS: {{replication_key: UPDATED_AT}}
       SHOP-ORDERS: {{replication_key: UPDATED_AT}}
-    spark_conf: &quick {{spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1}}  # for short runs
 destination:
   target: target-spark-delta
   config:
     path: {lake}
-    spark_conf: *quick
 """
 
 

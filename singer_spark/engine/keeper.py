@@ -28,6 +28,7 @@ from typing import IO, Any, final
 
 from singer_spark.engine.jars import cache_folder
 from singer_spark.engine.java import Archive, argument_file, arguments, find_java
+from singer_spark.engine.lease import LOG_LEVEL
 from singer_spark.engine.place import SHARED, SOCKET, make_engine_folder
 from singer_spark.engine.spec import Spec
 from singer_spark.scratch import make_scratch, remove_scratch
@@ -398,7 +399,8 @@ def main(request: IO[str]) -> None:
     asked: dict[str, Any] = json.load(request)
     folder = make_engine_folder()
     with (folder / "log").open("ab") as log:
-        os.dup2(log.fileno(), 2)
+        if asked["idle_seconds"] or not os.environ.get(LOG_LEVEL):
+            os.dup2(log.fileno(), 2)
     listening = listen(folder, is_shared=bool(asked["idle_seconds"]))
     keeper = Keeper(Spec.from_json(asked["spec"]), asked["idle_seconds"], folder)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 # The engine of a run, for the processes that the runner starts.
 ENGINE = "SINGER_SPARK_ENGINE"
+# Who sets it wants to see what Spark logs; else an engine keeps that to itself.
+LOG_LEVEL = "SINGER_SPARK_LOG_LEVEL"
 
 
 @final
@@ -110,7 +112,7 @@ def start_engine(spec: Spec, idle_seconds: float = 0.0) -> Lease:
         [sys.executable, "-m", "singer_spark.engine.keeper"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=None if os.environ.get(LOG_LEVEL) else subprocess.DEVNULL,
         start_new_session=True,  # what ends this process by Ctrl-C must not end Spark before it
         text=True,
     )

@@ -8,7 +8,7 @@ import shutil
 import pytest
 from deltalake import DeltaTable
 
-from tests.support.commands import QUICK, command, run
+from tests.support.commands import WARM, command, run
 
 # Loads as the real one does, but its last words are lost.
 FAILS_AT_LAST = """#!/bin/sh
@@ -40,14 +40,14 @@ class Shop:
         tap = {
             "source_url": f"csv:{source or self.files.parent}",
             "stream_options": {"events": {"new_files": True}},
-            **QUICK,
+            **WARM,
         }
         document = {
             "name": "shop",
             "source": {"tap": command("tap-spark-source"), "config": tap},
             "destination": {
                 "target": self.target(fails),
-                "config": {"path": str(self.folder / "lake"), **QUICK, **target},
+                "config": {"path": str(self.folder / "lake"), **WARM, **target},
             },
             "transport": transport,
         }

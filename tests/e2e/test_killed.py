@@ -24,8 +24,7 @@ def write_pipeline(folder: Path) -> Path:
     source.mkdir(parents=True)
     rows = ({"id": n, "note": f"{MARK} {n}"} for n in range(20_000))
     (source / "rows.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    conf = {"spark.hadoop.fs.s3a.secret.key": SECRET,
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}  # fmt: skip
+    conf = {"spark.hadoop.fs.s3a.secret.key": SECRET}
     tap = {"source_url": f"json:{folder / 'shop'}", "source_password": SECRET, "spark_conf": conf}
     document = {
         "name": "shop",

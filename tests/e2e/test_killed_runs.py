@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from tests.support.commands import QUICK, command
+from tests.support.commands import WARM, command
 
 KILLS = 3
 INCREMENTAL = {"default_replication_method": "INCREMENTAL", "default_replication_key": "at"}
@@ -105,11 +105,11 @@ def test_after_kills_a_run_that_succeeds_makes_the_table_the_source(
         "source": {
             "tap": command("tap-spark-source"),
             "config": {"source_url": f"jdbc:sqlite:{database.path}", "slice_rows": 7,
-                       **tap, **QUICK},
+                       **tap, **WARM},
         },
         "destination": {
             "target": command("target-spark-delta"),
-            "config": {"path": str(tmp_path / "lake"), "batch_size_rows": 5, **target, **QUICK},
+            "config": {"path": str(tmp_path / "lake"), "batch_size_rows": 5, **target, **WARM},
         },
         "transport": transport,
     }  # fmt: skip

@@ -15,7 +15,6 @@ from tests.support.singer import Loaded
 
 ROOT = Path(__file__).parents[2]
 STATE_ID = "dev:tap-spark-source-to-target-spark-delta"
-QUICK = json.dumps({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
 FEBRUARY = """\
 id,customer_id,product,quantity,amount,is_paid,updated_at
 3,2,Cup,4,29.00,true,2026-02-01T10:00:00.000001Z
@@ -38,8 +37,6 @@ def meltano(project, *arguments):
         **own,
         "PATH": f"{folder}:{own['PATH']}",
         "NO_COLOR": "1",
-        "TAP_SPARK_SOURCE_SPARK_CONF": QUICK,
-        "TARGET_SPARK_DELTA_SPARK_CONF": QUICK,
     }
     done = subprocess.run(
         [folder / "meltano", *arguments],

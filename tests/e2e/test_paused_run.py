@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from tests.support.commands import QUICK, command, run
+from tests.support.commands import WARM, command, run
 
 TAP = f"""\
 #!{sys.executable}
@@ -70,7 +70,7 @@ def test_a_run_that_wakes_up_after_its_successor_ended_changes_nothing(tmp_path)
     tap = tmp_path / "tap-fake"
     tap.write_text(textwrap.dedent(TAP))
     tap.chmod(0o755)
-    config = {"path": str(tmp_path / "lake"), "batch_wait_seconds": 1, **QUICK}
+    config = {"path": str(tmp_path / "lake"), "batch_wait_seconds": 1, **WARM}
     document = {
         "name": "paused",
         "source": {"tap": str(tap), "config": {}},

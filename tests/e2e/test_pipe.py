@@ -10,7 +10,7 @@ import subprocess
 import psycopg
 import pytest
 
-from tests.support.commands import QUICK, command, write_json
+from tests.support.commands import command, write_json
 from tests.support.singer import Loaded
 from tests.support.tap import Postgres
 
@@ -34,6 +34,7 @@ select n, n % 100, n, repeat('9', 38)::numeric - n, n + 0.00001, n / 7.0, 0.1, n
   array['a', null, n::text]
 from generate_series({first}, {last}) n
 """
+TALKATIVE = {"spark_conf": {"spark.driver.extraJavaOptions": "-Xlog:gc:stdout"}}
 CHANGES = """
 update orders set name = 'changed', price = -0.00001, updated_at = '2024-06-01 00:00:00.000001+00'
   where id in (1, 500);
@@ -95,13 +96,13 @@ def test_every_value_arrives_and_the_next_run_moves_only_what_changed(postgres, 
     tap = {
         **postgres.config,
         # A JVM that prints: every line of the tap's output must be a message all the same.
-        "spark_conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xlog:gc:stdout"},
+        **TALKATIVE,
         "tables": ["public.orders", "public.untouched"],
         "stream_options": {"public-orders": {"replication_key": "updated_at"}},
     }
     write_json(tmp_path / "tap.json", tap)
     lake = Loaded(tmp_path / "lake")
-    write_json(tmp_path / "target.json", {**lake.config, **QUICK})
+    write_json(tmp_path / "target.json", {**lake.config, **TALKATIVE})
     discovered = subprocess.run(
         [command("tap-spark-source"), "--config", tmp_path / "tap.json", "--discover"],
         capture_output=True,

@@ -8,7 +8,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from tests.support.commands import QUICK, command, run
+from tests.support.commands import WARM, command, run
 
 AWS = {
     "AWS_ACCESS_KEY_ID": "the-key",
@@ -75,7 +75,7 @@ def test_recover_gives_back_the_stored_state(place, transport, tmp_path, request
     source, lake = tmp_path / "shop", tmp_path / "lake"
     write_rows(source, "orders", [1, 2, 3, 4, 5])
     write_rows(source, "events", [1, 2, 3])
-    conf = QUICK["spark_conf"]
+    conf = WARM["spark_conf"]
     destination = {
         "folder": {"path": str(lake), "spark_conf": conf},
         "s3": {"path": "s3a://lake/bronze", "spark_conf": conf},

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import QUICK, command, run, write_json
+from tests.support.commands import WARM, command, run, write_json
 from tests.support.singer import Loaded
 
 SOURCE = {
@@ -46,8 +46,8 @@ class Shop:
         (folder / "rows.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def write_pipeline(self, *, tap: Any = None, target: Any = None) -> None:
-        tap = {"source_url": f"json:{self.root / 'source'}", **TAP, **QUICK, **(tap or {})}
-        target = {"path": str(self.root / "lake"), **QUICK, **(target or {})}
+        tap = {"source_url": f"json:{self.root / 'source'}", **TAP, **WARM, **(tap or {})}
+        target = {"path": str(self.root / "lake"), **WARM, **(target or {})}
         document = {
             "name": "shop",
             "source": {"tap": "tap-spark-source", "config": tap},
@@ -203,9 +203,9 @@ def test_a_move_that_is_meant_can_be_accepted(shop):
 def pipe(shop: Shop, state: str | None) -> str:
     """Run tap | target, as a shell does; return the last STATE."""
     write_json(
-        shop.root / "tap.json", {"source_url": f"json:{shop.root / 'source'}", **TAP, **QUICK}
+        shop.root / "tap.json", {"source_url": f"json:{shop.root / 'source'}", **TAP, **WARM}
     )
-    write_json(shop.root / "target.json", {"path": str(shop.root / "lake"), **QUICK})
+    write_json(shop.root / "target.json", {"path": str(shop.root / "lake"), **WARM})
     options = ""
     if state:
         (shop.root / "state.json").write_text(state)

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from moto.server import ThreadedMotoServer
 
-from tests.support.commands import QUICK, command, run, write_json
+from tests.support.commands import WARM, command, run, write_json
 from tests.support.singer import Loaded, batch, lines, schema, state
 
 AWS = {
@@ -55,7 +55,7 @@ def test_a_pipeline_keeps_tables_and_state_in_a_bucket(endpoint, tmp_path, monke
     orders.mkdir(parents=True)
     (orders / "1.csv").write_text("id,updated_at\n1,2024-01-01T00:00:00Z\n2,2024-01-02T00:00:00Z\n")
     path = tmp_path / "shop.yml"
-    conf = json.dumps(QUICK["spark_conf"])
+    conf = json.dumps(WARM["spark_conf"])
     path.write_text(PIPELINE.format(source=tmp_path / "shop", spark_conf=conf, bucket=bucket))
 
     first = run(command("singer-spark"), "run", path)
@@ -94,7 +94,7 @@ def test_batch_files_in_a_bucket_are_read_and_cleaned_up(endpoint, tmp_path, mon
     pq.write_table(pa.table({"id": [2, 3], "name": ["c", "d"]}), sink)
     s3.put_object(Bucket="batches", Key="in/2.parquet", Body=sink.getvalue().to_pybytes())
 
-    lake = Loaded(tmp_path / "lake", **QUICK, clean_up_batch_files=True)
+    lake = Loaded(tmp_path / "lake", **WARM, clean_up_batch_files=True)
     config = write_json(tmp_path / "target.json", lake.config)
     properties = {"id": {"type": "integer"}, "name": {"type": "string"}}
     messages = lines(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.commands import QUICK, command, write_json
+from tests.support.commands import WARM, command, write_json
 from tests.support.tap import Output, Postgres, run_tap
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -136,7 +136,7 @@ def test_a_killed_tap_goes_on_where_it_stopped(database, tmp_path, key):
         "from generate_series(1, 20000) n"
     )
     options = {"replication_key": key} if key else {}
-    settings = {**config(database, table, **options), **QUICK}
+    settings = {**config(database, table, **options), **WARM}
     arguments = [command("tap-spark-source"), "--config", write_json(tmp_path / "c.json", settings)]
     lines = []
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Short-lived JVMs are faster without the optimising compiler.
-QUICK = {"spark_conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}}
+# The settings of the engine that all tests share.
+WARM: dict[str, dict[str, str]] = {"spark_conf": {}}
 
 
 def command(name: str) -> str:
