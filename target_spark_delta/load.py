@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from singer_spark.assignment import Assignment
 from singer_spark.causes import innermost_cause, is_unreachable
-from singer_spark.engine.session import SPARK_ERRORS
+from singer_spark.engine.session import SPARK_ERRORS, lost_engine
 from singer_spark.errors import RecordError, SingerSparkError, TransientError
 from singer_spark.names import quote
 from singer_spark.report import report
@@ -538,6 +538,8 @@ def explained(stream: str) -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
+        if gone := lost_engine(error):
+            raise gone from error
         if reason := refusal(error):
             raise RecordError(f"stream {stream}, {reason}; fix the data or its schema") from error
         # Java's own exceptions begin with where they were met, and tell the condition later.

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, final
 
 from singer_spark.engine.place import dial, shared_engines
@@ -19,6 +19,8 @@ from singer_spark.engine.spec import Spec
 from singer_spark.errors import TransientError
 
 logger = logging.getLogger(__name__)
+
+_NEWS_SECONDS = 5.0
 
 # The engine of a run, for the processes that the runner starts.
 ENGINE = "SINGER_SPARK_ENGINE"
@@ -59,6 +61,13 @@ class Lease:
         self._send("quiet")
         while "quiet" not in (answer := self._answers.get()) and "ended" not in answer:
             pass
+
+    def why_it_ended(self) -> str | None:
+        """Say why the engine is gone; what is lost first is the connection to Spark."""
+        with suppress(Empty):
+            while self.ended is None:
+                self._answers.get(timeout=_NEWS_SECONDS)
+        return self.ended
 
     def end(self) -> None:
         """Give the engine back."""

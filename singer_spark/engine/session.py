@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from pyspark.errors import PySparkException
 
+from singer_spark.causes import is_unreachable
 from singer_spark.engine.lease import ENGINE, Lease, engines_at_hand, find_lease, start_engine
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import TransientError
@@ -87,9 +88,12 @@ def engine_for_pipe() -> str | None:
     return _lease.engine if is_pipe else None
 
 
-def engine_end() -> str | None:
-    """Say why the engine has ended, None if it lives as far as is known."""
-    return _lease.ended if _lease else None
+def lost_engine(error: BaseException) -> TransientError | None:
+    """Return what to say of an error whose reason is that the engine is gone."""
+    if _lease is None or not is_unreachable(str(error)):
+        return None
+    reason = _lease.why_it_ended()
+    return TransientError(f"Spark's engine is gone: {reason}; run again") if reason else None
 
 
 def _engine_sessions(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from singer_spark.causes import innermost_cause
+from singer_spark.engine.session import SPARK_ERRORS, lost_engine
 from singer_spark.errors import (
     DataError,
     SettingsError,
@@ -146,8 +147,10 @@ def source_errors(settings: Settings, what: str) -> Iterator[None]:
     except SingerSparkError:
         raise
     except Exception as error:
-        if not type(error).__module__.startswith(("pyspark", "py4j")):
+        if not isinstance(error, SPARK_ERRORS):
             raise
+        if gone := lost_engine(error):
+            raise gone from error
         login = {"password": settings.password}
         reason = mask(innermost_cause(error), login)
         raise _translated(reason, f"{what} ({mask(settings.url, login)})") from error
