@@ -150,7 +150,7 @@ def test_a_target_whose_engine_is_killed_says_so_and_ends(alone, shop):
     os.kill(keeper_of(engine), signal.SIGKILL)
     _, error = target.communicate(lines([record("s", {"id": 2}), state({"at": 2})]), timeout=120)
     assert target.returncode == 75, error
-    assert "run again" in only_line(error)
+    assert "Spark's engine is gone" in only_line(error)
     done = run(
         command("target-spark-delta"), "--config", "target.json", cwd=shop,
         input=lines([*first, record("s", {"id": 2}), state({"at": 2})]),
