@@ -46,6 +46,7 @@ def _engine() -> tuple[int, str]:
     with FileLock(f"{known}.lock"):
         if not known.exists():
             known.write_text(json.dumps(_keep()))
+            atexit.register(known.unlink)
     engine, port, secret = json.loads(known.read_text())
     os.environ[ENGINE] = engine
     return port, secret
