@@ -187,14 +187,18 @@ class SparkStream(DescribedStream):
             self._advise()
             pulse = Pulse(f"reading {self.name}")
             below, written, is_complete = 0, 0, True
+            said: Mapping[str, Any] | None = None
             for piece in self._pieces():
-                is_complete = piece.is_last
+                is_complete, before = piece.is_last, written
                 for count in self._emit(piece, written=written):
                     pulse.beat()
                     written += count
                     counter.increment(count)
                     below += count if piece.below_bookmark else 0
-                self._settle(piece)
+                # What lay beyond the highest key was nothing: there is nothing new to say.
+                if written > before or piece.version is not None or piece.bookmark != said:
+                    self._settle(piece)
+                said = piece.bookmark
         if not is_complete:
             report("limited", self.name)
         if below:

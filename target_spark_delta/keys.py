@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -54,16 +54,15 @@ def check_key(
     )
 
 
-def check_same_key(before: Destination, now: Destination, pipeline: str | None) -> None:
-    """Refuse another key in the middle of a run, whose first rows were merged by the one before.
+def is_other_key(known: Sequence[str] | None, destination: Destination) -> bool:
+    """Say whether rows come by another key than those before them in the same run."""
+    return bool(known) and _is_other(known, destination.keys)
 
-    Raises:
-        SchemaError: The key has changed.
-    """
-    if not before.merges_by or not _is_other(before.merges_by, now.keys):
-        return
-    key, known = (", ".join(names) for names in (now.keys, before.merges_by))
-    raise SchemaError(
+
+def changed_key(before: Sequence[str], now: Destination, pipeline: str | None) -> SchemaError:
+    """Explain why the key cannot change in the middle of a run: older rows have the other one."""
+    key, known = (", ".join(names) for names in (now.keys, before))
+    return SchemaError(
         f"stream {now.stream}: its key changes in the middle of a run from {known} to "
         f"{key or 'none'}, and rows would be there twice; set key_properties in stream_options, "
         f"or run `{_refresh(now, pipeline)}`"

@@ -26,7 +26,14 @@ from target_spark_delta.alter import Policy, adapt, regain_clusters
 from target_spark_delta.commit import Commit, Counts, claim, describe_commits, execute
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import TABLE_VERSION, Shape
-from target_spark_delta.keys import check_key, check_reload, known_key, note_key
+from target_spark_delta.keys import (
+    changed_key,
+    check_key,
+    check_reload,
+    is_other_key,
+    known_key,
+    note_key,
+)
 from target_spark_delta.methods import (
     METHODS,
     Batch,
@@ -108,6 +115,8 @@ def _load_rows(
         work.progress.first_look = lacking.look_at(spark, destination.table, found)
     if found is not None:
         _check_table(spark, work, commit)
+        _follow_key(spark, work, commit)
+    work.progress.key = destination.merges_by
     partitions = _partition_columns(spark, work, commit, is_there=found is not None)
     kept = destination.kept_metadata(segment, before)
     shape = Shape(
@@ -211,6 +220,16 @@ def _check_table(spark: SparkSession, work: Work, commit: Commit) -> None:
     if work.destination.replaces_unasked and not work.progress.is_ours:
         check_owner(spark, work.destination.table, commit.pipeline)
         work.progress.is_ours = True
+
+
+def _follow_key(spark: SparkSession, work: Work, commit: Commit) -> None:
+    """Let a SCHEMA change the key in the middle of a run, if all rows are of this run."""
+    destination, progress = work.destination, work.progress
+    if not is_other_key(progress.key, destination):
+        return
+    if not progress.made_table:
+        raise changed_key(progress.key or (), destination, commit.pipeline)
+    note_key(spark, destination.table, destination.keys)
 
 
 def _note_key(spark: SparkSession, work: Work, counts: Counts | None, commit: Commit) -> None:

@@ -32,7 +32,6 @@ from target_spark_delta.declaration import Declared, destination_of, parts_of
 from target_spark_delta.destination import Destination, waiting_folder
 from target_spark_delta.files import remove_folder, share_disk
 from target_spark_delta.flow import Flow
-from target_spark_delta.keys import check_same_key
 from target_spark_delta.loader import Loader
 from target_spark_delta.mapping import StreamMapping, mappings_of
 from target_spark_delta.messages import Message, MessageReader
@@ -160,8 +159,6 @@ class TargetSparkDelta(SparkPlugin, Target):
         )
         self._check_table_names(destination)
         before = self._sinks.get(stream)
-        if before:
-            check_same_key(before.destination, destination, pipeline)
         destination = self._flow.with_key(destination)
         if before and before.destination == destination and before.schema == parts.schema:
             return before

@@ -64,7 +64,8 @@ class Progress:
     a part of the table notes here which parts hold nothing but rows of this run. What partitions
     the table is unknown until the first batch has asked. `made_table` tells that the run has made
     the table, which had no rows before, `has_claimed` that no earlier run can commit to it. The
-    overlap is what a run has sent of the rows that the table may have had when it began.
+    overlap is what a run has sent of the rows that the table may have had when it began. `key` is
+    what the rows of the last batch were merged by.
     """
 
     partitions: set[tuple[str | None, ...]] = field(default_factory=set)
@@ -76,6 +77,7 @@ class Progress:
     overlap: list[Staged | Held] = field(default_factory=list)
     keys: list[Staged] = field(default_factory=list)
     lacks_key: bool = False
+    key: tuple[str, ...] | None = None
     partition_columns: frozenset[str] | None = None
     made_table: bool = False
     has_claimed: bool = False

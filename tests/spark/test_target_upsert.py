@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from singer_spark.errors import RecordError
-from tests.support.singer import record, schema
+from singer_spark.errors import RecordError, SchemaError
+from tests.support.singer import record, schema, state
 from tests.support.users import PROPERTIES, USERS, user
 
 
@@ -55,3 +55,23 @@ def test_batches_of_runs_with_the_same_id_are_all_merged(lake, monkeypatch):
     for name in ("a", "b"):
         lake.load(USERS, user(1, name), user(ord(name), name))
     assert [row["name"] for row in lake.rows("users")] == ["b", "a", "b"]
+
+
+class TestAnotherKeyInTheMiddle:
+    ID = {"id": {"type": "integer"}, "region": {"type": "string"}}
+    ONE, BOTH = schema("s", ID, ["id"]), schema("s", ID, ["id", "region"])
+    FIRST, SECOND = (record("s", {"id": 1, "region": region}) for region in "ab")
+
+    def test_holds_for_what_follows_where_the_run_has_made_the_table(self, lake):
+        lake.load(self.ONE, self.FIRST, self.BOTH, self.SECOND, self.SECOND)
+        assert [row["region"] for row in lake.rows("s")] == ["a", "b"]
+        lake.load(self.BOTH, self.FIRST)
+        assert len(lake.rows("s")) == 2, "the table knows its new key"
+
+    def test_is_refused_where_older_rows_have_the_one_before(self, lake):
+        lake.load(self.ONE, self.FIRST)
+        with pytest.raises(SchemaError, match="from id to id, region") as raised:
+            lake.load(self.ONE, self.FIRST, self.BOTH, self.SECOND, state({"at": 1}))
+        assert raised.value.exit_code == 65
+        assert "--refresh s`" in str(raised.value)
+        assert (len(lake.rows("s")), lake.states) == (1, [])

@@ -9,7 +9,7 @@ import logging
 
 import pytest
 
-from singer_spark.errors import ProtocolError, SchemaError
+from singer_spark.errors import ProtocolError
 from target_spark_delta import flow
 from target_spark_delta.declaration import Declared, destination_of
 from target_spark_delta.spool import Range
@@ -242,29 +242,3 @@ def test_the_engine_starts_when_it_is_known_where_the_files_are(load, monkeypatc
     monkeypatch.setattr(flow.Loader, "warm_up", noted)
     load(KEYED, batch("s", "s3://there/1.jsonl"), state(1))
     assert "s3://there/1.jsonl" in known[0]
-
-
-class TestAnotherKey:
-    """In the middle of a run: the rows before are merged by the one that they came with."""
-
-    BOTH = schema("s", {**ID, "region": {"type": "string"}}, ["id", "region"])
-    NEW = record("s", {"id": 1, "region": "r"})
-
-    def test_is_refused_before_a_row_of_it_is_committed(self, spark, load):
-        with pytest.raises(SchemaError, match="from id to id, region") as raised:
-            load(KEYED, record("s", {"id": 1}), bookmark(1), self.BOTH, self.NEW, bookmark(2))
-        assert raised.value.exit_code == 65
-        assert "--refresh s`" in str(raised.value)
-        assert len(spark.commits) <= 1
-
-    def test_is_named_as_the_tap_names_the_stream(self, load):
-        maps = {"stream_maps": {"s": {"__alias__": "t"}}}
-        with pytest.raises(SchemaError, match=r"stream t: its key .* --refresh s`"):
-            load(KEYED, record("s", {"id": 1}), self.BOTH, self.NEW, **maps)
-
-    def test_does_not_matter_where_rows_are_appended_or_still_wait(self, load, monkeypatch):
-        monkeypatch.setattr(flow, "swap_in", lambda *_: None)
-        for method in ("append-only", "overwrite"):
-            load(
-                KEYED, record("s", {"id": 1}), self.BOTH, self.NEW, bookmark({}), load_method=method
-            )
