@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.storagelevel import StorageLevel
 
@@ -211,23 +212,20 @@ def _assignment(changes: Changes, name: str) -> str:
 
 def _changed(spark: SparkSession, table: Table, changes: Changes, tally: Tally) -> DataFrame:
     """Take out what a commit would not change: a MERGE with a condition still rewrites files."""
-    # With a removal the rows stand in the query twice.
-    rows = tally.of(changes.rows) if changes.removed is None else changes.rows
-    rows.createOrReplaceTempView("batch_rows")
     matches, removed, outdated = changes.matches, changes.removed, changes.outdated
     needless = f"({outdated} and not {changes.rises})" if changes.rising else outdated
     if changes.skip_unchanged:
         needless = f"({_unchanged(changes)} or {needless})"
-    known = f"left anti join {table.sql} t on {matches} and {needless}"
-    if needless == "false":
-        known = ""
-    kept = f"select s.* from batch_rows s {known} where not ({removed or 'false'})"
-    if removed:
-        kept += (
-            f" union all select s.* from batch_rows s left semi join {table.sql} t "
-            f"on {matches} and not {outdated} where {removed}"
-        )
-    return spark.sql(kept)
+    # With a removal the rows stand in the query twice. Behind a view Spark Connect counts none.
+    rows = (tally.of(changes.rows) if removed is None else changes.rows).alias("s")
+    there = table.rows(spark).alias("t")
+    kept = rows
+    if needless != "false":
+        kept = rows.join(there, F.expr(f"{matches} and {needless}"), "left_anti")
+    if removed is None:
+        return kept
+    found = rows.join(there, F.expr(f"{matches} and not {outdated}"), "left_semi")
+    return kept.where(f"not ({removed})").unionAll(found.where(removed))
 
 
 def _unchanged(changes: Changes) -> str:
