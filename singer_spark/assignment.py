@@ -88,7 +88,8 @@ class Assignment:
             must be claimed before anything else.
         claimed: The streams whose tables an earlier run has claimed from that holder.
         reload: The streams whose rows are loaded afresh, by --full or --refresh; `*` is each one.
-        replaces: Whether the target may replace rows by what the tap read; unknown in a plain pipe.
+        replaces: Whether the target may replace rows by what the tap read; in a plain pipe nobody
+            says so.
         resumes: Whether it goes on from the checkpoint of a run that failed.
         source: The identity that the source must have; None where it may be any.
         tables: The tables that the state belongs to, by stream.
@@ -102,7 +103,7 @@ class Assignment:
     claims: bool = False
     claimed: frozenset[str] = frozenset()
     reload: frozenset[str] = frozenset()
-    replaces: bool = True
+    replaces: bool = False
     resumes: bool = False
     source: Mapping[str, Any] | None = None
     tables: Mapping[str, TableIdentity] = field(default_factory=dict)
@@ -152,7 +153,7 @@ class Assignment:
             claims=bool(known.get("claims")),
             claimed=frozenset(known.get("claimed") or ()),
             reload=frozenset(known.get("reload") or ()),
-            replaces=known.get("replaces", True),
+            replaces=known.get("replaces", False),
             resumes=bool(known.get("resumes")),
             source=known.get("source"),
             tables={stream: TableIdentity.from_dict(one) for stream, one in tables.items()},
