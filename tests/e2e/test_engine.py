@@ -68,7 +68,7 @@ def shop(tmp_path):
 
 
 def rows(folder) -> list[int]:
-    table = DeltaTable(str(folder / "lake" / "main-orders"))
+    table = DeltaTable(str(folder / "lake" / "main_orders"))
     return sorted(table.to_pyarrow_table()["id"].to_pylist())
 
 
