@@ -199,7 +199,7 @@ def test_a_file_that_is_missing_or_something_else_is_named(lake, tmp_path):
     with pytest.raises(ProtocolError, match=r"line 2: BATCH file .*gone.parquet does not exist"):
         lake.load(ITEMS, batch("items", missing, kind="parquet"))
     other = write_lines(tmp_path / "text.parquet", {"id": 1})
-    with pytest.raises(DataError, match=r"BATCH file .*text.parquet cannot be read as Parquet"):
+    with pytest.raises(DataError, match=r"BATCH file .*text.parquet cannot be read as [Pp]arquet"):
         lake.load(ITEMS, batch("items", other, kind="parquet"))
     short = tmp_path / "short.jsonl.gz"
     short.write_bytes(gzip.compress(b'{"id":1}\n' * 1000)[:-20])
