@@ -18,7 +18,7 @@ from singer_spark.errors import SchemaError
 SQL_DATATYPE = "x-sql-datatype"
 MAX_DEPTH = 500
 # So many levels become structs and arrays, and what is deeper text: each is an iteration of Spark's
-# analyzer, which gives up after 100, other readers of Delta fail at tables beyond 41, and the client
+# analyzer, which gives up after 100; other readers of Delta fail beyond 41 levels, and the client
 # of Spark Connect at some 32 (three messages a level, and protobuf reads 100).
 MAX_STRUCT_DEPTH = 30
 # Schemas are walked by recursion, and Python's own limit ends at a third of that depth.

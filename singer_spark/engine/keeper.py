@@ -220,6 +220,7 @@ class Keeper:
         self._leases: dict[str, socket.socket] = {}
         self._leaving = 0
         self._asked_to_end = False
+        self._is_closing = False
         self._ends_at = time.monotonic() + max(_FIRST_LEASE_SECONDS, idle_seconds)
 
     def run(self, listening: socket.socket) -> None:
@@ -230,6 +231,9 @@ class Keeper:
             while not self._is_over():
                 self._changing.wait(0.5)
             at_once = self._failure is not None or bool(self._leases)
+            self._is_closing = True
+        with suppress(OSError):
+            (self._folder / SOCKET).unlink()
         listening.close()
         self.jvm.end(at_once=at_once)
 
@@ -305,6 +309,8 @@ class Keeper:
         if reason := self._spec.misfit(needed):
             return {"refused": reason}
         with self._changing:
+            if self._is_closing:
+                return {"ended": self._failure} if self._failure else {"refused": "it is ending"}
             self._leases[user] = connection
         self.started.wait()
         self._await_quiet()

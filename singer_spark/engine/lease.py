@@ -21,6 +21,8 @@ from singer_spark.errors import TransientError
 logger = logging.getLogger(__name__)
 
 _NEWS_SECONDS = 5.0
+# The folder that a command is called in is no place to import from.
+_START = "import sys; sys.path.pop(0); from singer_spark.engine.keeper import main; main(sys.stdin)"
 
 # The engine of a run, for the processes that the runner starts.
 ENGINE = "SINGER_SPARK_ENGINE"
@@ -117,8 +119,9 @@ def start_engine(spec: Spec, idle_seconds: float = 0.0) -> Lease:
         idle_seconds: How long it outlives its last lease; 0 for an engine of this run alone.
     """
     asked = json.dumps({"spec": spec.to_json(), "idle_seconds": idle_seconds})
-    keeper = subprocess.Popen(
-        [sys.executable, "-m", "singer_spark.engine.keeper"],
+    keeper = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", _START],
+        cwd="/",  # a shared one must not hold on to the folder of whoever started it
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=None if os.environ.get(LOG_LEVEL) else subprocess.DEVNULL,

@@ -9,9 +9,11 @@ import os
 import re
 import socket
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from singer_spark.engine.jars import cache_folder
+from singer_spark.errors import SettingsError
 from singer_spark.scratch import make_scratch, sweep
 
 SOCKET = "socket"
@@ -58,9 +60,13 @@ def dial(engine: str) -> socket.socket:
 def _root() -> Path:
     candidates = [Path("/tmp") / f"singer-spark-{os.getuid()}", cache_folder() / "engines"]  # noqa: S108
     for folder in candidates:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        known = folder.lstat()
-        if stat.S_ISDIR(known.st_mode) and known.st_uid == os.getuid():
-            folder.chmod(0o700)
-            return folder
-    raise PermissionError(f"{candidates[-1]} belongs to another user")
+        with suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            known = folder.lstat()
+            if stat.S_ISDIR(known.st_mode) and known.st_uid == os.getuid():
+                folder.chmod(0o700)
+                return folder
+    raise SettingsError(
+        f"no place for Spark's engine: neither {candidates[0]} nor {candidates[1]} can be a folder "
+        "of this user; make one of them"
+    )

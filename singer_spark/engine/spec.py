@@ -148,6 +148,7 @@ def _configuration(settings: SparkSettings) -> dict[str, str]:
         **{key: guard.value for key, guard in {**GUARDS, **START_GUARDS}.items()},
         **_DELTA,
         **_CONNECT,
+        **({"spark.authenticate": "true"} if settings.is_local else {}),
         "spark.master": settings.master,
         # Drivers of databases read times by Java's own zone.
         "spark.executor.extraJavaOptions": f"-Duser.timezone=UTC {executor}".strip(),

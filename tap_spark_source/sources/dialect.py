@@ -125,6 +125,9 @@ class Dialect:
         """Return the URL as Spark and the driver need it."""
         return url
 
+    # Whether the driver knows a connection property however its name is written.
+    reads_any_case = False
+
     def url_with(self, url: str, properties: Mapping[str, str]) -> str:
         """Add connection properties to a URL, as most drivers read them."""
         parts = [f"{name}={quote_plus(value)}" for name, value in properties.items()]

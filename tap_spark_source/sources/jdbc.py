@@ -229,7 +229,9 @@ class JdbcSource(Source):
         in_url = {
             name: value
             for name, value in options.items()
-            if name != name.lower() and name.lower() not in _OPTIONS_OF_SPARK
+            if name != name.lower()
+            and name.lower() not in _OPTIONS_OF_SPARK
+            and not self._dialect.reads_any_case
         }
         rest = {name: value for name, value in options.items() if name not in in_url}
         reader = self.spark.read.options(**rest)

@@ -134,6 +134,8 @@ class MySQL(Dialect):
 class MariaDB(MySQL):
     """MariaDB through its own driver."""
 
+    reads_any_case = True  # and takes values in its URL as they stand there
+
     @override
     def connection(self, given: Mapping[str, str]) -> dict[str, str]:
         return {"driver": "org.mariadb.jdbc.Driver", **super().connection(given)}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from typing_extensions import override
 
+from singer_spark.errors import SettingsError
 from tap_spark_source.sources.dialect import DECIMAL_HINT, OTHER_KIND, Dialect, Reading, Row
 from tap_spark_source.table import Column
 
@@ -46,6 +47,16 @@ class SQLite(Dialect):
     random = "abs(random() / 9223372036854775808.0)"
     system_schemas = ("",)
     arrives_as_text = True
+
+    @override
+    def url_with(self, url: str, properties: Mapping[str, str]) -> str:
+        """Refuse what this driver would take for a part of the file's name."""
+        if properties:
+            raise SettingsError(
+                f"source_options: {', '.join(properties)} cannot be passed on; SQLite's own are "
+                "written small"
+            )
+        return url
 
     @override
     def literal(self, column: Column, value: str) -> str:
