@@ -56,7 +56,7 @@ class Start(NamedTuple):
         """
         if self.mode == WINDOW:
             return None
-        is_full = self.run.mode == "full" or not self.pipeline.incremental
+        is_full = (self.run.mode == "full" and self.run.reload) or not self.pipeline.incremental
         return Attempt(fresh=(EVERY_STREAM,) if is_full else self.run.streams)
 
 
