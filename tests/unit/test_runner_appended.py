@@ -109,8 +109,9 @@ class TestAfterAFailure:
         # Nothing new came, but what is there counts from now on.
         assert known.bench.store.get("p").watermark == MOVED
 
-    def test_a_first_run_that_failed_leaves_a_start_too(self, shop):
-        shop.commit(shop.fail())
+    @pytest.mark.parametrize("options", [{}, {"full": True}])
+    def test_a_first_run_that_failed_leaves_a_start_too(self, shop, options):
+        shop.commit(shop.fail(**options))
         assert shop.run() == {"bookmarks": {"events": REACHED}}
 
     def test_runs_that_fail_one_after_another_go_on_from_each_other(self, known):
