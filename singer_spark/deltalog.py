@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # What a commit of ours says that takes back the one before it: the version of that.
 UNDOES = "undoes"
 COMMIT_FILE = re.compile(r"(\d{20})\.json")
-_TURNED_BACK = ("RESTORE", "CLONE", "REPLACE")
+_TURNED_BACK = ("RESTORE", "CLONE", "REPLACE TABLE")
 # One file, parts of several, or one named by an id (the second version of checkpoints).
 _CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint(?:\.[\w-]+)*\.(parquet|json)")
 
@@ -42,8 +42,12 @@ class CommitInfo:
 
     @property
     def undoes(self) -> int | None:
-        """Return the version that our own commit takes back, because it lacked rows."""
-        return undone_by(self.metadata)
+        """Return the version that our own commit takes back, because it lacked rows.
+
+        One that came between them was taken back too: then the table lacks what others wrote.
+        """
+        undone = undone_by(self.metadata)
+        return undone if undone is not None and self.version == undone + 1 else None
 
     def metric(self, name: str) -> int | None:
         """Return a count, None where it is unknown."""
@@ -57,7 +61,7 @@ class CommitInfo:
         A catalog says of our own replacement of all rows that it replaced the table.
         """
         is_ours = "run_id" in self.metadata
-        if self.undoes is not None or ("REPLACE" in self.operation and is_ours):
+        if self.undoes is not None or ("REPLACE TABLE" in self.operation and is_ours):
             return False
         return any(word in self.operation for word in _TURNED_BACK)
 

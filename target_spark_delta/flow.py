@@ -240,7 +240,9 @@ class Flow:
             stream = sink.destination.stream
             if not sink.destination.replaces_parts or stream not in self._ends:
                 continue
-            if self.is_confirmed(sink):
+            # A tap that says nothing at all has nothing but the end of its output.
+            is_mute = self._state is None and sink.destination.scope is None
+            if self.is_confirmed(sink) or is_mute:
                 self._end_parts(sink)
             elif self._state is not None:
                 logger.warning(
@@ -349,7 +351,8 @@ class Flow:
             if known and not identity.check(known, destination.table, run, sink.source, None):
                 work, source = sink.work, sink.source
                 self._do(sink, lambda spark: check_identity(spark, work, run, source))
-        if run.unread and destination.appends and not destination.bookmarks:
+        is_plain = destination.appends and not destination.bookmarks and not destination.reloads
+        if run.unread and is_plain:
             table, name = destination.table, sink.source
             self._do(sink, lambda spark: identity.check_unread(spark, table, run, name))
         sink.progress.has_claimed = destination.stream in run.claimed
@@ -369,7 +372,8 @@ class Flow:
                 # Of several tables that a stream fills one may have had no row yet.
                 identity.tell_absent(to.table, run, to.stream, source)
             is_told = identity.tell(to.table, run, to.stream, to.merges_by, None, source)
-            if not is_told and (sink.last_line or to.stream in run.tables):
+            known = run.tables.get(to.stream)
+            if not is_told and (sink.last_line or (known and not known.is_absent)):
                 self._do(sink, partial(tell_table, work=work, run=run, source=source))
         self.drain()
 

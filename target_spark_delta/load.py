@@ -432,16 +432,12 @@ def end_parts(spark: SparkSession, work: Work, commit: Commit) -> None:
         if schema is None or progress.made_table:
             return
         fence.confirm(spark)
+        retires = destination.retires_partitions and _is_ours(spark, destination, commit)
         try:
-            if destination.retires_partitions:
-                check_owner(spark, destination.table, commit.pipeline)
             # Without a key nobody knows which rows must stay, unless they are replaced already.
             is_open = bool(destination.keys) or not progress.is_emptied
             asks = destination.settings.quarantine and is_open
             held = _held_keys(spark, destination, schema, (), commit) if asks else None
-        except NotOursError as error:
-            logger.warning("Stream %s: %s, so no row is retired", destination.stream, error.why)
-            return
         except UnreadableKeyError as error:
             logger.warning("Stream %s: %s, so no row is removed", destination.stream, error)
             return
@@ -452,8 +448,18 @@ def end_parts(spark: SparkSession, work: Work, commit: Commit) -> None:
             told.append((replaced.remove_others(spark, batch, held), 0))
         elif destination.replaces_range:
             told.append((replaced.empty_range(spark, batch), 0))
-        if destination.retires_partitions:
+        if retires:
             told.append((_retire_partitions(spark, destination, batch, held), 0))
+
+
+def _is_ours(spark: SparkSession, destination: Destination, commit: Commit) -> bool:
+    """Say whether no other pipeline has rows in the table, and warn where one has."""
+    try:
+        check_owner(spark, destination.table, commit.pipeline)
+    except NotOursError as error:
+        logger.warning("Stream %s: %s, so no row is retired", destination.stream, error.why)
+        return False
+    return True
 
 
 def _retire_partitions(

@@ -101,7 +101,8 @@ def set_state(
         new = move_bookmark(new, stream, value)
     streams = {stream for stream, _ in moves} if moves else None
     if is_same(new, before.watermark):
-        accept_state(place.store, before, _note, streams=streams)
+        # Someone has set it all the same: what failed runs left no longer counts.
+        replace_state(place.store, before, new, _note, streams=streams)
     _replace(place, before, new, streams)
 
 

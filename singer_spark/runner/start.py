@@ -56,7 +56,7 @@ class Start(NamedTuple):
         """
         if self.mode == WINDOW:
             return None
-        is_full = self.run.mode == "full" or not self.pipeline.incremental
+        is_full = (self.run.mode == "full" and self.run.reload) or not self.pipeline.incremental
         return Attempt(fresh=(EVERY_STREAM,) if is_full else self.run.streams)
 
 
@@ -159,6 +159,12 @@ def _after_failed_runs(
     except SingerSparkError:
         return start._replace(unread=frozenset(attempts))
     for stream, reached in sorted(found.items()):
+        if reached.has_lost_rows and stream not in fresh:
+            raise StateError(
+                f"{stream}: run {reached.run_id}, which failed, left a commit that lacks rows, and "
+                "nothing tells those that are there from those to come; load it anew: singer-spark "
+                f"run {name} --refresh {stream}"
+            )
         moved = None if stream in fresh else move_to(start.state, stream, reached.bookmark)
         if moved is not None:
             say(f"{stream}: begins after the rows that run {reached.run_id}, which failed, left")

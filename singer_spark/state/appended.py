@@ -22,6 +22,7 @@ class Reached(NamedTuple):
 
     run_id: str
     bookmark: Any
+    has_lost_rows: bool = False
 
 
 def find_reached(
@@ -38,7 +39,7 @@ def find_reached(
     for commit in _newest_commits(create_state_store(dict(place)).objects, pipeline):
         said = commit.metadata
         stream = str(said.get("state_of") or said.get("stream"))
-        found.setdefault(stream, []).append(_reached(said, stream, attempts))
+        found.setdefault(stream, []).append(_reached(commit, stream, attempts))
     # Of tables that one stream fills, one may lie behind the other: they begin from the state.
     return {stream: one for stream, (one, *more) in found.items() if one and not more}
 
@@ -51,9 +52,8 @@ def move_to(state: Mapping[str, Any], stream: str, bookmark: Any) -> Mapping[str
     return None if digits.canonical(moved) == digits.canonical(state) else moved
 
 
-def _reached(
-    said: Mapping[str, Any], stream: str, attempts: Mapping[str, Attempt]
-) -> Reached | None:
+def _reached(commit: CommitInfo, stream: str, attempts: Mapping[str, Attempt]) -> Reached | None:
+    said = commit.metadata
     run_id, bookmark = str(said.get("run_id")), said.get("state")
     attempt = attempts.get(run_id)
     if attempt is None or not bookmark or stream in attempt.settled:
@@ -61,7 +61,15 @@ def _reached(
     # What was appended to older rows leads on from the state that the run began from; what took
     # the place of all rows is true whatever that was.
     is_appended = said.get("appends") is True and not {stream, "*"} & {*attempt.fresh}
-    return Reached(run_id, bookmark) if is_appended or said.get("replaces") is True else None
+    if is_appended or said.get("replaces") is True:
+        return Reached(run_id, bookmark, has_lost_rows=is_appended and _lacks_rows(commit))
+    return None
+
+
+def _lacks_rows(commit: CommitInfo) -> bool:
+    """Say whether a run could not take back what it wrote too little of."""
+    written = commit.metric("numOutputRows")
+    return written is not None and written < int(commit.metadata["rows"])
 
 
 def _newest_commits(objects: ObjectStore, pipeline: str) -> Iterator[CommitInfo]:

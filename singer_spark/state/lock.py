@@ -219,7 +219,8 @@ class RunLock:
     def _count_on(self, found: Holder | None) -> None:
         """Choose the number of this holder, and see whether it must claim the tables."""
         self.before, self._generation_tag = read_generation(self._store, self.name)
-        if self._generation_tag is Expect.ABSENT:
+        # Runs without a lock leave a generation too, but have not tried.
+        if self._generation_tag is Expect.ABSENT or not self.before.number:
             refuse_unconditional(self._store.objects, self.name)
         number = self.before.next_number(found.generation if found else None)
         self._holder = replace(self._holder, generation=number)

@@ -50,7 +50,8 @@ def drop_abandoned(spark: SparkSession, place: Table, prefix: str) -> None:
     """Drop the tables beside a place in a catalog whose names begin so."""
     schema, _, _ = place.sql.rpartition(".")
     catalog, _, name = schema.rpartition(".")
-    known = spark.sql(f"show schemas in {catalog}").toArrow()["namespace"].to_pylist()
+    # By place: not every catalog names this column alike.
+    known = spark.sql(f"show schemas in {catalog}").toArrow().column(0).to_pylist()
     if name.strip("`") not in known:
         return
     for table in spark.sql(f"show tables in {schema}").toArrow()["tableName"].to_pylist():

@@ -12,6 +12,13 @@ import pytest
 
 from singer_spark.state import PipelineState, create_state_store
 from singer_spark.state.checkpoint import Checkpoint
+from singer_spark.state.generation import (
+    Attempt,
+    Generation,
+    digest,
+    has_attempts,
+    write_generation,
+)
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import locked
 from singer_spark.state.objects import Expect
@@ -33,6 +40,14 @@ class TestSet:
         assert after == PipelineState("orders", NEW, "r", "2026-02-01T10:00:00+00:00", 7)
         assert open_store().get_checkpoint("orders") is None
         assert not Path("store/orders/lock").exists()
+
+    def test_the_same_state_once_more_settles_what_failed_runs_left(self):
+        store = open_store()
+        left = Generation(number=1, attempts={"r1": Attempt()}, base=digest(OLD))
+        write_generation(store, "orders", left, Expect.ABSENT)
+        assert has_attempts(store, "orders")
+        assert state("set", "orders", "-", input=json.dumps(OLD)).exit_code == 0
+        assert not has_attempts(store, "orders")
 
     def test_standard_input_and_a_first_state_are_taken(self):
         assert state("set", "users", "-", input=json.dumps(NEW)).exit_code == 0

@@ -99,6 +99,16 @@ MOVED = {"bookmarks": {**STORED["bookmarks"], "events": REACHED}}
 
 
 class TestAfterAFailure:
+    def test_a_commit_that_lacks_rows_and_was_not_taken_back_is_refused(self, known, monkeypatch):
+        known.commit(known.fail(), rows=3)
+        counted = {"numOutputRows": "1"}
+        read = deltalog.commit_info
+        monkeypatch.setattr(deltalog, "commit_info", lambda *a: replace(read(*a), metrics=counted))
+        known.bench.fail(StateError, RunOptions(), **known.pipeline())
+        assert known.run(refresh=("events",))["bookmarks"] == {
+            name: value for name, value in STORED["bookmarks"].items() if name != "events"
+        }
+
     def test_the_stream_begins_after_the_rows_that_are_there_and_says_so(self, known):
         failed = known.fail()
         known.commit(failed)
@@ -109,8 +119,9 @@ class TestAfterAFailure:
         # Nothing new came, but what is there counts from now on.
         assert known.bench.store.get("p").watermark == MOVED
 
-    def test_a_first_run_that_failed_leaves_a_start_too(self, shop):
-        shop.commit(shop.fail())
+    @pytest.mark.parametrize("options", [{}, {"full": True}])
+    def test_a_first_run_that_failed_leaves_a_start_too(self, shop, options):
+        shop.commit(shop.fail(**options))
         assert shop.run() == {"bookmarks": {"events": REACHED}}
 
     def test_runs_that_fail_one_after_another_go_on_from_each_other(self, known):

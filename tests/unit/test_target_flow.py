@@ -94,6 +94,20 @@ def test_a_run_that_replaces_parts_releases_no_state_before_its_end(load, capsys
     assert released(activate("s", 1)) == ["A", "B"]
 
 
+@pytest.mark.parametrize("options", [PARTS, RANGES])
+def test_parts_end_with_the_output_of_a_tap_that_says_nothing_of_their_end(
+    load, monkeypatch, options
+):
+    ended = []
+    monkeypatch.setattr(flow, "end_parts", lambda *_: ended.append(1))
+    chosen = {"stream_options": {"s": options}, "on_invalid_record": "quarantine"}
+    load(KEYED, record("s", {"id": 1}), **chosen)
+    assert ended == [1], "no STATE at all"
+    with contextlib.suppress(ProtocolError):
+        load(KEYED, bookmark("A"), record("s", {"id": 1}), **chosen)
+    assert ended == [1], "a tap that writes STATE has not confirmed it"
+
+
 def test_a_commit_that_replaces_a_part_carries_no_state_unless_it_is_the_last(load):
     options = {"stream_options": {"s": PARTS}}
     first, last = [record("s", {"id": n}) for n in range(1, 4)], record("s", {"id": 4})

@@ -258,3 +258,19 @@ def test_a_table_in_s3_is_judged_by_its_files(lake, monkeypatch):
         client.upload_file(str(path), "lake", f"bronze/users/_delta_log/{path.name}")
     (fact,) = lake.run(place="s3://lake/bronze")
     assert (fact["location"], fact["version"]) == ("s3a://lake/bronze/users", 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "operation", "metadata", "turns_back"),
+    [
+        (6, "RESTORE", {"run_id": "1", "undoes": 5}, False),
+        (7, "RESTORE", {"run_id": "1", "undoes": 5}, True),  # it took back what came between
+        (6, "RESTORE", {}, True),
+        (6, "CREATE OR REPLACE TABLE AS SELECT", {}, True),
+        (6, "CREATE OR REPLACE TABLE AS SELECT", {"run_id": "1"}, False),
+        (6, "REPLACE COLUMNS", {}, False),
+    ],
+)
+def test_a_commit_turns_a_table_back_or_not(version, operation, metadata, turns_back):
+    commit = CommitInfo(version=version, operation=operation, metadata=metadata, metrics={})
+    assert commit.turns_back is turns_back
