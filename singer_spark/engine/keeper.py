@@ -39,6 +39,7 @@ _START_SECONDS = 180.0
 _INTERRUPT_SECONDS = 60.0
 _END_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
+_NEWS_SECONDS = 5.0
 _OUT_OF_MEMORY = 3
 
 
@@ -221,6 +222,8 @@ class Keeper:
         self._leaving = 0
         self._asked_to_end = False
         self._is_closing = False
+        self._was_asked = False
+        self._listens_until = time.monotonic() + _NEWS_SECONDS
         self._ends_at = time.monotonic() + max(_FIRST_LEASE_SECONDS, idle_seconds)
 
     def run(self, listening: socket.socket) -> None:
@@ -244,7 +247,10 @@ class Keeper:
             self._changing.notify_all()
 
     def _is_over(self) -> bool:
-        if self._asked_to_end or self._failure:
+        if self._failure:
+            # Whoever started it has yet to ask, and is to hear the reason.
+            return self._was_asked or time.monotonic() >= self._listens_until
+        if self._asked_to_end:
             return True
         is_used = bool(self._leases) or self._leaving > 0
         return not is_used and time.monotonic() >= self._ends_at
@@ -309,6 +315,7 @@ class Keeper:
         if reason := self._spec.misfit(needed):
             return {"refused": reason}
         with self._changing:
+            self._was_asked = True
             if self._is_closing:
                 return {"ended": self._failure} if self._failure else {"refused": "it is ending"}
             self._leases[user] = connection
