@@ -46,8 +46,8 @@ class CommitInfo:
 
         One that came between them was taken back too: then the table lacks what others wrote.
         """
-        undone = undone_by(self.metadata)
-        return undone if undone is not None and self.version == undone + 1 else None
+        undone = self.metadata.get(UNDOES)
+        return undone if isinstance(undone, int) and self.version == undone + 1 else None
 
     def metric(self, name: str) -> int | None:
         """Return a count, None where it is unknown."""
@@ -215,12 +215,6 @@ def _actions(body: bytes, kind: str) -> Iterator[dict[str, Any]]:
             value = parsed(line)
             if isinstance(value.get(kind), dict):
                 yield value
-
-
-def undone_by(told: dict[str, Any]) -> int | None:
-    """Return the version that a commit takes back, by what it says of itself."""
-    version = told.get(UNDOES)
-    return version if isinstance(version, int) else None
 
 
 def parsed(text: str | bytes | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import IO, Any
 
 import click
@@ -100,10 +100,9 @@ def set_state(
     for stream, value in moves:
         new = move_bookmark(new, stream, value)
     streams = {stream for stream, _ in moves} if moves else None
-    if is_same(new, before.watermark):
-        # Someone has set it all the same: what failed runs left no longer counts.
-        replace_state(place.store, before, new, _note, streams=streams)
-    _replace(place, before, new, streams)
+    # The same once more is set too: what failed runs left no longer counts.
+    replace_state(place.store, before, new, _note, streams=streams)
+    _show_change(place, before, new)
 
 
 @state.command()
@@ -115,7 +114,9 @@ def edit(pipeline: str, *, url: str | None) -> None:
     before = _before(place)
     text = click.edit(pretty(before.watermark), extension=".json")
     new = before.watermark if text is None else parse_state(text, "the edited text")
-    _replace(place, before, new)
+    if not is_same(new, before.watermark):
+        replace_state(place.store, before, new, _note)
+    _show_change(place, before, new)
 
 
 @state.command()
@@ -173,17 +174,10 @@ def _note(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _replace(
-    place: Place,
-    before: PipelineState,
-    new: Mapping[str, Any],
-    streams: Collection[str] | None = None,
-) -> None:
-    if is_same(new, before.watermark):
-        click.echo(f"{place.name}: state unchanged")
-        return
-    replace_state(place.store, before, new, _note, streams=streams)
-    click.echo(f"{place.name}: state stored; the next run starts from it")
+def _show_change(place: Place, before: PipelineState, new: Mapping[str, Any]) -> None:
+    unchanged = is_same(new, before.watermark)
+    done = "state unchanged" if unchanged else "state stored; the next run starts from it"
+    click.echo(f"{place.name}: {done}")
 
 
 def _get(place: Place) -> PipelineState:

@@ -106,31 +106,17 @@ def replace_state(
             settle_attempts(store, name, before.watermark, watermark, streams)
 
 
-def accept_state(
-    store: StateStore,
-    before: PipelineState,
-    say: Say = _silent,
-    *,
-    streams: Collection[str] | None = None,
-) -> None:
-    """Let the state, and what failed runs left, belong to what the next run finds.
-
-    Args:
-        store: The store.
-        before: What was read.
-        say: Is told what is waited for.
-        streams: The streams whose tables alone are accepted.
-    """
+def accept_state(store: StateStore, before: PipelineState, say: Say = _silent) -> None:
+    """Let the state, and what failed runs left, belong to what the next run finds."""
     name = before.pipeline_name
     with locked(store, name, say):
-        accepted = _without_identity(before, streams)
+        accepted = _without_identity(before)
         if accepted != before:
             store.save(accepted)
         failed = store.read_checkpoint(name)
-        if failed and failed.belongs and streams is None:
+        if failed and failed.belongs:
             store.save_checkpoint(name, replace(failed, belongs={}))
-        if streams is None:
-            accept_attempts(store, name)
+        accept_attempts(store, name)
 
 
 def delete_state(store: StateStore, name: str, say: Say = _silent) -> None:

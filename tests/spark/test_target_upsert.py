@@ -64,7 +64,7 @@ class TestAnotherKeyInTheMiddle:
 
     def test_holds_for_what_follows_where_the_run_has_made_the_table(self, lake):
         lake.load(self.ONE, self.FIRST, self.BOTH, self.SECOND, self.SECOND)
-        assert [row["region"] for row in lake.rows("s")] == ["a", "b"]
+        assert sorted(row["region"] for row in lake.rows("s")) == ["a", "b"]
         lake.load(self.BOTH, self.FIRST)
         assert len(lake.rows("s")) == 2, "the table knows its new key"
 
