@@ -18,6 +18,7 @@ from pathlib import Path
 
 _OWNER = ".owner"
 _STILLBORN_SECONDS = 3600
+_LOOK_SECONDS = 0.05
 # Open as long as the process lives: closing one would end its lock.
 _held: dict[Path, int] = {}
 
@@ -40,6 +41,28 @@ def make_scratch(prefix: str, parent: str | os.PathLike[str] | None = None) -> P
     _held[folder] = descriptor
     atexit.register(remove_scratch, folder)
     return folder
+
+
+def owner_of(folder: Path) -> int:
+    """Return the descriptor that holds a folder of this process; a child that inherits it holds on.
+
+    The folder then counts as used until both are dead.
+    """
+    return _held[folder]
+
+
+def await_owner(folder: Path, seconds: float) -> bool:
+    """Wait until nobody holds a folder any more; say whether that came to be in time."""
+    deadline = time.monotonic() + seconds
+    while folder.exists():
+        descriptor = _lock_of_dead(folder)
+        if descriptor is not None:
+            os.close(descriptor)
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
 
 
 def remove_scratch(folder: Path) -> None:

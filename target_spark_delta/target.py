@@ -21,7 +21,7 @@ from singer_sdk.mapper import RemoveRecordTransform
 from typing_extensions import override
 
 from singer_spark.assignment import Assignment
-from singer_spark.engine.session import isolated, open_session
+from singer_spark.engine.session import hold_engine, isolated, open_session
 from singer_spark.errors import ProtocolError, SchemaError
 from singer_spark.names import table_name, unmatched
 from singer_spark.plugin import SparkPlugin
@@ -119,7 +119,9 @@ class TargetSparkDelta(SparkPlugin, Target):
         if not self._schema_lines:
             self._sweep()
         parts = parts_of(message)
-        self._engine_of_tap = self._engine_of_tap or parts.engine
+        if parts.engine and self._engine_of_tap is None:
+            self._engine_of_tap = parts.engine
+            hold_engine(self._settings.spark, sorted(self._urls), parts.engine)
         if self._settings.maps is None:
             routes = [self._declare(message.stream, parts, message)]
         else:

@@ -13,7 +13,7 @@ import click
 
 from singer_spark.cli.table import json_option, show_json
 from singer_spark.duration import parse_duration
-from singer_spark.engine.lease import start_engine
+from singer_spark.engine.lease import get_lease
 from singer_spark.engine.place import dial, engine_folder, shared_engines
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import SettingsError, TransientError
@@ -43,11 +43,15 @@ def start(*, idle: str, pipelines: tuple[str, ...]) -> None:
     if seconds is None:
         raise SettingsError("--idle must be a duration with its unit, such as 30m or 8h")
     spec = _spec(pipelines)
-    lease = start_engine(spec, seconds)
-    if reason := lease.take(spec):
+    known = shared_engines()
+    lease = get_lease(spec, shared_engines, seconds)
+    if reason := lease.wait():
         raise TransientError(f"Spark's engine does not fit its starter: {reason}; run again")
     lease.end()
-    click.echo(f"Spark is warm ({lease.engine}); it stays for {idle} after its last run")
+    if lease.engine in known:
+        click.echo(f"Spark is warm already ({lease.engine})")
+    else:
+        click.echo(f"Spark is warm ({lease.engine}); it stays for {idle} after its last run")
 
 
 @engine.command()

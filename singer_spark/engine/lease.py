@@ -9,18 +9,22 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, final
 
-from singer_spark.engine.place import dial, shared_engines
+from singer_spark.engine.place import await_end, dial, engines_of, one_starter, shared_engines
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import TransientError
+from singer_spark.progress import report_progress
 
 logger = logging.getLogger(__name__)
 
 _NEWS_SECONDS = 5.0
+_START_SECONDS = 300.0
+_SETTLE_SECONDS = 120.0
 # The folder that a command is called in is no place to import from.
 _START = "import sys; sys.path.pop(0); from singer_spark.engine.keeper import main; main(sys.stdin)"
 
@@ -49,7 +53,13 @@ class Lease:
     def take(self, spec: Spec) -> str | None:
         """Ask for the engine and wait until it can be used; say why it is refused."""
         self.ask(spec)
-        answer = self._answers.get()
+        return self.wait()
+
+    def wait(self) -> str | None:
+        """Wait until the engine that was asked for can be used; say why it is refused."""
+        if self.port:
+            return None
+        answer = self._answer(_START_SECONDS)
         if reason := answer.get("refused"):
             self.end()
             return str(reason)
@@ -61,8 +71,15 @@ class Lease:
     def settle(self) -> None:
         """Wait until nothing runs any more of those whose lease has ended."""
         self._send("quiet")
-        while "quiet" not in (answer := self._answers.get()) and "ended" not in answer:
-            pass
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while True:
+            answer = self._answer(deadline - time.monotonic())
+            if "quiet" in answer:
+                return
+            if "ended" in answer:
+                break
+        if not await_end(self.engine):
+            logger.error("Engine %s does not end; end its processes", self.engine)
 
     def why_it_ended(self) -> str | None:
         """Say why the engine is gone; what is lost first is the connection to Spark."""
@@ -78,6 +95,13 @@ class Lease:
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        try:
+            return self._answers.get(timeout=max(0.0, seconds))
+        except Empty:
+            self._connection.close()
+            return {"ended": "it does not answer"}
+
     def _listen(self) -> None:
         """Read what the keeper says; the last word is how the engine ended."""
         with (
@@ -86,6 +110,9 @@ class Lease:
         ):
             for line in file:
                 answer = json.loads(line)
+                if "works" in answer:
+                    report_progress()
+                    continue
                 self.ended = self.ended or answer.get("ended")
                 self._answers.put(answer)
         self.ended = self.ended or "it was killed"
@@ -145,6 +172,47 @@ def _talk(keeper: subprocess.Popen[str], asked: str) -> str:
     if not engine:
         raise BrokenPipeError
     return engine
+
+
+def get_lease(spec: Spec, engines: Callable[[], list[str]], idle_seconds: float) -> Lease:
+    """Take a lease of an engine that serves, or start one; nobody waits for Spark there yet.
+
+    Args:
+        spec: What is needed.
+        engines: Lists the engines to ask.
+        idle_seconds: How long one that is started outlives its last lease; 0 for a private one.
+    """
+    if found := find_lease(spec, engines()):
+        return found
+    with one_starter() if idle_seconds else nullcontext():
+        found = find_lease(spec, engines()) if idle_seconds else None
+        if found:
+            return found
+        lease = start_engine(spec, idle_seconds)
+        lease.ask(spec)
+    return lease
+
+
+def hold(spec: Spec, engine: str) -> Lease | None:
+    """Ask for an engine without waiting for it, None where it is gone."""
+    try:
+        lease = Lease(engine, dial(engine))
+    except (OSError, ValueError):
+        return None
+    lease.ask(spec)
+    return lease
+
+
+def settle_engines(run_id: str) -> None:
+    """Wait until nothing runs any more on the engines that a run's processes have started."""
+    for engine in engines_of(run_id):
+        try:
+            lease = Lease(engine, dial(engine))
+        except OSError:  # its keeper is dead; Java may be not
+            await_end(engine)
+            continue
+        lease.settle()
+        lease.end()
 
 
 def engines_at_hand(engine: str | None) -> list[str]:

@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock
 
 from singer_spark.engine.jars import cache_folder
 from singer_spark.errors import SettingsError
-from singer_spark.scratch import make_scratch, sweep
+from singer_spark.scratch import await_owner, make_scratch, sweep
 
 SOCKET = "socket"
 SHARED = "shared"
+_JVM = "jvm"
+_RUN = "run"
+_KILL_SECONDS = 15.0
 _PREFIX = "engine-"
 _ID = re.compile(rf"{_PREFIX}\w+")
 
@@ -25,6 +32,42 @@ _ID = re.compile(rf"{_PREFIX}\w+")
 def make_engine_folder() -> Path:
     """Make the folder of a new engine; its name is the engine's id."""
     return make_scratch(_PREFIX, _root())
+
+
+def note_jvm(folder: Path, process: int) -> None:
+    """Note which process is an engine's Java, for one who has to end it."""
+    (folder / _JVM).write_text(str(process))
+
+
+def note_run(folder: Path, run_id: str) -> None:
+    """Note for which run an engine was started."""
+    (folder / _RUN).write_text(run_id)
+
+
+def engines_of(run_id: str) -> list[str]:
+    """List the engines that the processes of a run have started."""
+    return sorted(
+        path.parent.name for path in _root().glob(f"*/{_RUN}") if _content(path) == run_id
+    )
+
+
+def await_end(engine: str) -> bool:
+    """Wait until an engine's keeper and Java are dead; Java that stays behind is killed."""
+    folder = engine_folder(engine)
+    if await_owner(folder, _KILL_SECONDS):
+        return True
+    process = _content(folder / _JVM)
+    with suppress(ProcessLookupError, PermissionError):
+        if process.isdecimal():
+            os.kill(int(process), signal.SIGKILL)
+    return await_owner(folder, _KILL_SECONDS)
+
+
+@contextmanager
+def one_starter() -> Iterator[None]:
+    """Let one process at a time look for a shared engine and start one where there is none."""
+    with FileLock(_root() / "start.lock", mode=0o600):
+        yield
 
 
 def shared_engines() -> list[str]:
@@ -55,6 +98,13 @@ def dial(engine: str) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+def _content(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def _root() -> Path:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pyspark.errors import PySparkException
 
 from singer_spark.causes import is_unreachable
-from singer_spark.engine.lease import ENGINE, Lease, engines_at_hand, find_lease, start_engine
+from singer_spark.engine.lease import ENGINE, Lease, engines_at_hand, get_lease, hold
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import TransientError
 from singer_spark.guards import GUARDS
@@ -35,6 +35,20 @@ _lock = threading.Lock()
 _session: SparkSession | None = None
 _new_session: Callable[[], SparkSession] | None = None
 _lease: Lease | None = None
+_held: Lease | None = None
+
+
+def hold_engine(settings: SparkSettings, urls: Iterable[str], engine: str) -> None:
+    """Keep the engine of a pipe's other side alive until this process opens its session.
+
+    The other side may be done before this one needs Spark for the first time.
+    """
+    global _held
+    with _lock:
+        if _session is None and _held is None and not settings.remote:
+            _held = hold(Spec.of(settings, urls), engine)
+            if _held:
+                atexit.register(_held.end)
 
 
 def open_session(
@@ -102,7 +116,9 @@ def _engine_sessions(
     global _lease
     importing = threading.Thread(target=_import_client, daemon=True)
     importing.start()
-    lease = find_lease(spec, engines_at_hand(engine)) or _started(spec, idle_seconds)
+    lease = get_lease(spec, lambda: engines_at_hand(engine), idle_seconds)
+    if reason := lease.wait():
+        raise TransientError(f"Spark's engine does not fit its starter: {reason}; run again")
     _lease = lease
     atexit.register(lease.end)
     importing.join()  # two imports at once would meet half-way
@@ -115,13 +131,6 @@ def _engine_sessions(
         return opened
 
     return open_one
-
-
-def _started(spec: Spec, idle_seconds: float) -> Lease:
-    lease = start_engine(spec, idle_seconds)
-    if reason := lease.take(spec):
-        raise TransientError(f"Spark's engine does not fit its starter: {reason}; run again")
-    return lease
 
 
 def _import_client() -> None:

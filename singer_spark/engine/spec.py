@@ -90,7 +90,7 @@ class Spec:
             jars=_jars(settings, urls),
             options=tuple(shlex.split(settings.conf.get(_JAVA_OPTIONS, ""))),
             conf=_configuration(settings),
-            environment=_environment(os.environ),
+            environment={**_environment(os.environ), "umask": _umask()},
         )
 
     @property
@@ -187,6 +187,13 @@ def _s3_conf(environ: Mapping[str, str]) -> dict[str, str]:
     if region := environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION"):
         conf["spark.hadoop.fs.s3a.endpoint.region"] = region
     return conf
+
+
+def _umask() -> str:
+    """Return what takes rights from new files: an engine makes a client's files by its own."""
+    mask = os.umask(0o077)  # there is no other way to read it
+    os.umask(mask)
+    return oct(mask)
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from singer_spark.engine.lease import ENGINE, find_lease, start_engine
-from singer_spark.engine.place import shared_engines
+from singer_spark.engine.lease import (
+    ENGINE,
+    Lease,
+    engines_at_hand,
+    get_lease,
+    settle_engines,
+)
 from singer_spark.engine.spec import Spec
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
@@ -18,23 +22,29 @@ from singer_spark.settings import SparkSettings
 
 
 @contextmanager
-def engine_of_run(pipeline: Pipeline) -> Iterator[dict[str, str]]:
+def engine_of_run(pipeline: Pipeline, run_id: str) -> Iterator[dict[str, str]]:
     """Lend an engine to both sides for the time of a run; yields what their environment says of it.
 
     It is theirs alone unless a shared one serves. Sides with settings of their own start their own.
     """
     needs = needs_of(pipeline)
-    if needs is None or os.environ.get(ENGINE):
-        yield {}
-        return
-    settings, urls = needs
-    spec = Spec.of(settings, urls)
-    lease = find_lease(spec, shared_engines())
-    if lease is None:
-        lease = start_engine(spec, pipeline.engine_idle or settings.engine_idle)
-        lease.ask(spec)
     try:
-        yield {ENGINE: lease.engine}
+        if needs is None:
+            yield {}
+        else:
+            with _lent(*needs, pipeline.engine_idle) as lease:
+                yield {ENGINE: lease.engine}
+    finally:
+        # Sides that did not find it good enough have started their own.
+        settle_engines(run_id)
+
+
+@contextmanager
+def _lent(settings: SparkSettings, urls: list[str], idle_seconds: float | None) -> Iterator[Lease]:
+    spec = Spec.of(settings, urls)
+    lease = get_lease(spec, lambda: engines_at_hand(None), idle_seconds or settings.engine_idle)
+    try:
+        yield lease
     finally:
         # What a side that was killed left running must not commit after the lock is released.
         lease.settle()

@@ -143,7 +143,7 @@ def _move(job: Job, record: RunRecord, transfer: Transfer, start: Start) -> None
     commands = find_commands(start.pipeline)
     meter = transfer.meter
     try:
-        with engine_of_run(start.pipeline) as engine, transfer.children:
+        with engine_of_run(start.pipeline, job.run_id) as engine, transfer.children:
             transfer_all(replace(job, engine=engine), transfer, commands, start)
     finally:
         meter.look()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -36,6 +38,7 @@ class FakeJvm:
         self.may_interrupt = threading.Event()
         self.may_interrupt.set()
         self.obeys = True
+        self.hangs = False
         self.reason = "Spark's process ended (code 9)"
 
     def start(self):
@@ -44,6 +47,13 @@ class FakeJvm:
     def wait(self):
         self.dies.wait()
         return self.reason
+
+    def check(self):
+        if self.hangs:
+            raise TimeoutError("timed out")
+
+    def work_done(self):
+        return 0
 
     def dismiss(self, user, *, looks):
         self.may_interrupt.wait()
@@ -207,6 +217,114 @@ def test_a_spark_that_does_not_start_is_one_error(start, monkeypatch):
 def test_an_id_that_names_no_engine_is_passed_over(start, engine):
     start()
     assert find_lease(SPEC, [engine]) is None
+
+
+def test_a_spark_that_hangs_is_ended_and_nobody_waits_for_it(start):
+    engine = start(idle_seconds=60.0)
+    engine.jvm.hangs = True
+    assert engine.lease() is None
+    assert engine.is_over()
+    assert engine.jvm.did[-1] == ("end", True)
+
+
+def test_who_is_killed_while_spark_starts_is_not_waited_for(start):
+    engine = start()
+    engine.jvm.may_start.clear()
+    asked = Lease(engine.id, place.dial(engine.id))
+    asked.ask(SPEC)
+    time.sleep(0.2)
+    kill(asked)
+    assert engine.is_over()
+    engine.jvm.may_start.set()
+
+
+def test_who_settles_waits_for_a_client_whose_death_the_keeper_has_not_heard_of(start, monkeypatch):
+    """The runner knows of a child's end as soon as the system does."""
+    engine = start()
+    killed, stays = engine.lease(), engine.lease()
+    heard = threading.Event()
+    end_lease = engine.keeper._end_lease
+
+    def deaf(user, *, said_goodbye):
+        if threading.current_thread().name != "deaf":
+            end_lease(user, said_goodbye=said_goodbye)
+        else:
+            heard.wait(5)
+
+    for thread in threading.enumerate():
+        if thread.name.endswith("(_serve)"):
+            thread.name = "deaf"
+    monkeypatch.setattr(engine.keeper, "_end_lease", deaf)
+    kill(killed)
+    outsider = Lease(engine.id, place.dial(engine.id))
+    outsider.settle()
+    assert engine.jvm.did == [("interrupt", killed.user)]
+    heard.set()
+    outsider.end()
+    monkeypatch.undo()
+    stays.end()
+
+
+def test_an_engine_that_does_not_answer_is_not_waited_for(start, monkeypatch):
+    monkeypatch.setattr(lease, "_START_SECONDS", 0.2)
+    engine = start()
+    engine.jvm.may_start.clear()
+    assert engine.lease() is None
+    engine.jvm.may_start.set()
+
+
+def test_two_processes_that_want_a_warm_engine_start_one(start, monkeypatch):
+    started = []
+
+    def start_one(_spec, idle_seconds):
+        time.sleep(0.2)
+        started.append(start(idle_seconds))
+        return Lease(started[-1].id, place.dial(started[-1].id))
+
+    monkeypatch.setattr(lease, "start_engine", start_one)
+    leases = []
+
+    def get():
+        leases.append(lease.get_lease(SPEC, place.shared_engines, 60.0))
+
+    threads = [threading.Thread(target=get) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(leases) == 3
+    assert len(started) == 1
+    for one in leases:
+        one.wait()
+        one.end()
+
+
+def test_an_engine_is_dead_when_keeper_and_java_are(tmp_path, monkeypatch):
+    """A killed keeper's Java may commit for some moments more."""
+    monkeypatch.setattr(place, "_root", lambda: tmp_path)
+    monkeypatch.setattr(place, "_KILL_SECONDS", 0.3)
+    keeper_process = subprocess.run(
+        [sys.executable, "-c", KEEPER_THAT_DIES, str(tmp_path)],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    engine = keeper_process.stdout.strip()
+    before = time.monotonic()
+    assert place.await_end(engine)
+    assert time.monotonic() - before > 0.25, "it was waited for, then killed"
+
+
+KEEPER_THAT_DIES = """
+import subprocess, sys
+from singer_spark.engine import place
+from singer_spark.scratch import make_scratch, owner_of
+folder = make_scratch("engine-", sys.argv[1])
+java = subprocess.Popen(["sleep", "60"], pass_fds=[owner_of(folder)], start_new_session=True,
+                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+place.note_jvm(folder, java.pid)
+print(folder.name, flush=True)
+import os
+os._exit(9)
+"""
 
 
 def _ended(held: Lease) -> str:

@@ -141,10 +141,17 @@ def test_an_archive_belongs_to_one_java_and_one_class_path(tmp_path):
     assert one == Archive.of(java, ["a.jar", "b.jar"], tmp_path)
     assert one != Archive.of(java, ["b.jar", "a.jar"], tmp_path)
     assert one != Archive.of(Java("java", "17.0.2"), ["a.jar", "b.jar"], tmp_path)
+    jar = tmp_path / "c.jar"
+    jar.write_text("one")
+    before = Archive.of(java, [str(jar)], tmp_path)
+    jar.write_text("another")
+    assert before != Archive.of(java, [str(jar)], tmp_path), "a jar of that name has changed"
     made = tmp_path / "made"
-    assert any("ArchiveClassesAtExit" in option for option in one.options(made))
+    assert any("ArchiveClassesAtExit" in option for option in one.options(java, made))
     one.keep(made)
     assert not one.path.exists(), "nothing was made"
     made.write_bytes(b"classes")
     one.keep(made)
-    assert any("SharedArchiveFile" in option for option in one.options(Path("again")))
+    assert any("SharedArchiveFile" in option for option in one.options(java, Path("again")))
+    newer = Java("java", "21.0.1")
+    assert any("AutoCreate" in option for option in one.options(newer, made)), "it keeps its own"

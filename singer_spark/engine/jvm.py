@@ -1,0 +1,258 @@
+"""Spark's process: started, asked, ended. The keeper owns it.
+
+It reads from the keeper: Spark's gateway ends with its standard input, so that a keeper that is
+killed takes it along.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, final
+
+from singer_spark.engine.jars import cache_folder
+from singer_spark.engine.java import Archive, argument_file, arguments, find_java
+from singer_spark.engine.place import note_jvm
+from singer_spark.engine.spec import Spec
+from singer_spark.scratch import make_scratch, owner_of, remove_scratch
+from singer_spark.settings import has_warehouse
+
+_START_SECONDS = 180.0
+_ANSWER_SECONDS = 30.0
+_INTERRUPT_SECONDS = 60.0
+_END_SECONDS = 60.0
+_LOOK_SECONDS = 0.05
+_OUT_OF_MEMORY = 3
+
+
+@final
+class Jvm:
+    """Spark's process: started, asked, ended."""
+
+    def __init__(self, spec: Spec, folder: Path) -> None:
+        self.token = secrets.token_hex(32)
+        self.port = 0
+        self.gateway: Any = None
+        self._spec, self._folder = spec, folder
+        self._scratch = make_scratch("singer-spark-jvm-")
+        self._made = folder / "classes.jsa"
+        self._archive = Archive.of(find_java(), spec.class_path, cache_folder() / "classes")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start Java and Spark in it, and learn where it listens."""
+        java = find_java()
+        options = [*self._archive.options(java, self._made), *self._paths(), *self._spec.options]
+        command = arguments(java, self._spec.class_path, self._conf(), options)
+        answer = self._folder / "gateway"
+        with _private_file(argument_file(command), self._folder) as (file, descriptors):
+            self._process = subprocess.Popen(  # noqa: S603
+                [java.command, f"@{file}"],
+                stdin=subprocess.PIPE,
+                stdout=2,
+                env=self._environment(answer),
+                cwd=self._folder,
+                # The folder is Java's as well: who waits for its end waits for both.
+                pass_fds=[*descriptors, owner_of(self._folder)],
+            )
+            note_jvm(self._folder, self._process.pid)
+            port, secret = self._await_gateway(self._process, answer)
+        self._connect(port, secret)
+
+    def wait(self) -> str:
+        """Wait for the end of Java, and say how it ended."""
+        code = self._process.wait() if self._process else 0
+        if code == _OUT_OF_MEMORY:
+            return "Spark ran out of memory; raise spark.driver.memory in spark_conf"
+        return f"Spark's process ended (code {code})"
+
+    def check(self) -> None:
+        """Ask for a sign of life, and wait for it for half a minute."""
+        self._service.localPort()
+
+    def work_done(self) -> int:
+        """Count what the stages that run now have read and written; it grows while tasks work."""
+        stages = self.gateway.jvm.org.apache.spark.SparkContext.getOrCreate().statusStore()
+        running = stages.activeStages()
+        return sum(
+            one.inputRecords() + one.outputRecords() + one.shuffleWriteRecords()
+            + one.shuffleReadRecords() + one.numCompleteTasks()
+            for one in (running.apply(place) for place in range(running.size()))
+        )  # fmt: skip
+
+    def dismiss(self, user: str, *, looks: int) -> bool:
+        """End what a user's sessions are doing, and release them; say whether that worked.
+
+        Args:
+            user: Whose sessions.
+            looks: How often nothing must be found. A request of a killed client may still be on
+                its way, so one look is not enough there.
+        """
+        deadline = time.monotonic() + _INTERRUPT_SECONDS
+        quiet = 0
+        while True:
+            running = [one for one in self._executions(user) if one.isExecuteThreadRunnerAlive()]
+            for one in running:
+                one.interrupt()
+            quiet = 0 if running else quiet + 1
+            if quiet >= looks:
+                break
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        for key in self._sessions(user):
+            self._service.sessionManager().closeSession(key, False)
+        return True
+
+    def end(self, *, at_once: bool) -> None:
+        """End Java: by its standard input, so that it leaves in order, or at once."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            if at_once:
+                process.kill()
+            with suppress(OSError):
+                _input(process).close()
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if process is not None and process.returncode == 0:
+            with suppress(OSError):
+                self._archive.keep(self._made)
+        remove_scratch(self._scratch)
+
+    @property
+    def _service(self) -> Any:
+        name = "org.apache.spark.sql.connect.service.SparkConnectService$"
+        return getattr(getattr(self.gateway.jvm, name), "MODULE$")
+
+    def _executions(self, user: str) -> Iterator[Any]:
+        holders = self._service.executionManager().listExecuteHolders()
+        for place in range(holders.size()):
+            holder = holders.apply(place)
+            if holder.executeKey().userId() == user:
+                yield holder
+
+    def _sessions(self, user: str) -> list[Any]:
+        known = self._service.sessionManager().listActiveSessions()
+        key = self.gateway.jvm.org.apache.spark.sql.connect.service.SessionKey
+        infos = [known.apply(place) for place in range(known.size())]
+        return [key(user, one.sessionId()) for one in infos if one.userId() == user]
+
+    def _await_gateway(self, process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:
+        deadline = time.monotonic() + _START_SECONDS
+        while not answer.exists():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(self._last_words())
+            time.sleep(0.01)
+        content = answer.read_bytes()
+        answer.unlink()
+        port, length = struct.unpack("!ii", content[:8])
+        return port, content[8 : 8 + length].decode()
+
+    def _connect(self, port: int, secret: str) -> None:
+        starting = _gateway(port, secret, _START_SECONDS)
+        try:
+            starting.jvm.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
+            self.gateway = _gateway(port, secret, _ANSWER_SECONDS)
+            self.port = self._service.localPort()
+        except Exception as error:
+            raise RuntimeError(f"Spark did not start: {first_line(error)}") from error
+        starting.close(keep_callback_server=True)
+
+    def _environment(self, answer: Path) -> dict[str, str]:
+        environment = {
+            **os.environ,
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN": self.token,
+            "SPARK_HOME": str(Path(self._spec.class_path[-1]).parent.parent),
+            "LC_ALL": "C.UTF-8",  # Java reads names of files by it
+        }
+        environment.setdefault("PYSPARK_PYTHON", sys.executable)  # where Spark's workers find us
+        if self._spec.conf["spark.master"].startswith("local"):
+            # Not every machine can look up its own name.
+            environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        return environment
+
+    def _paths(self) -> list[str]:
+        beside = Path(__file__).parent
+        memory = self._spec.conf.get("spark.driver.memory", "1g")
+        return [
+            f"-Xmx{memory}",
+            f"-Dlog4j2.configurationFile={(beside / 'log4j2.properties').as_uri()}",
+            f"-Dderby.stream.error.file={os.devnull}",
+            f"-Djava.io.tmpdir={self._scratch}",
+        ]
+
+    def _conf(self) -> dict[str, str]:
+        """Add what lies in folders of this process."""
+        beside = Path(__file__).parent
+        conf = {
+            **self._warehouse(),
+            "spark.local.dir": str(self._scratch),
+            "spark.scheduler.allocation.file": (beside / "fairscheduler.xml").as_uri(),
+            **self._spec.conf,
+        }
+        if not conf["spark.master"].startswith("local"):
+            conf["spark.jars"] = ",".join(self._spec.jars)
+        return conf
+
+    def _warehouse(self) -> dict[str, str]:
+        """Keep Spark from making a warehouse in its working folder, where no table must go."""
+        if has_warehouse(self._spec.conf):
+            return {}
+        return {"spark.sql.warehouse.dir": (self._scratch / "spark-warehouse").as_uri()}
+
+    def _last_words(self) -> str:
+        log = self._folder / "log"
+        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        return f"Spark did not start: {lines[-1] if lines else 'Java said nothing'}"
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error says at first; of Java's, what Java says."""
+    cause = getattr(error, "java_exception", None)
+    text = str(cause.getMessage() if cause is not None else error)
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+
+
+def _gateway(port: int, secret: str, answer_seconds: float) -> Any:
+    from py4j.java_gateway import GatewayParameters, JavaGateway
+
+    parameters = GatewayParameters(
+        port=port, auth_token=secret, auto_convert=True, read_timeout=answer_seconds
+    )
+    return JavaGateway(gateway_parameters=parameters)
+
+
+@contextmanager
+def _private_file(text: str, folder: Path) -> Iterator[tuple[str, list[int]]]:
+    """Write what may hold passwords into a file that has no name, where the system allows that.
+
+    Java opens it by way of the descriptor that it inherits. Elsewhere it lies in a private folder
+    for as long as Java starts.
+    """
+    has_no_name = sys.platform == "linux" and Path("/dev/fd").is_dir()
+    make = tempfile.TemporaryFile if has_no_name else tempfile.NamedTemporaryFile
+    with make("w", dir=folder, encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        if has_no_name:
+            yield f"/dev/fd/{file.fileno()}", [file.fileno()]
+        else:
+            yield file.name, []
+
+
+def _input(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    if process.stdin is None:
+        raise OSError("the process has no standard input of ours")
+    return process.stdin
