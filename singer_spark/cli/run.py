@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -25,6 +26,7 @@ from singer_spark.runner import (
     run_pipeline,
     run_until_complete,
 )
+from singer_spark.runner.engine import started_cold
 from singer_spark.runner.preview import preview_run
 
 path_type = click.Path(path_type=Path)
@@ -106,7 +108,8 @@ def _run_path(path: Path, options: RunOptions, *, until_complete: bool, as_json:
     """Run a pipeline; as JSON what fails is told too, a run or what kept it from beginning."""
     failures: list[RunResult] = []
     try:
-        results = _run_one(load_pipeline(path), options, failures, until_complete, as_json)
+        pipeline = load_pipeline(path)
+        results = _run_one(pipeline, options, failures, until_complete, as_json)
     except SingerSparkError as error:
         if as_json and not failures:
             show_failure(path.stem, error.exit_code, error.format_message())
@@ -116,6 +119,8 @@ def _run_path(path: Path, options: RunOptions, *, until_complete: bool, as_json:
             _show_json(failure)
     if not as_json:
         show_results(results)
+        if sys.stdout and sys.stdout.isatty() and started_cold(pipeline):
+            tell("Spark started for this run alone; singer-spark engine start keeps one warm")
 
 
 def _run_one(

@@ -42,6 +42,7 @@ def schedule(*, pipelines: tuple[str, ...], kind: str, as_json: bool) -> None:
     if kind != "cron":
         for path, pipeline in planned:
             click.echo("\n".join(units(pipeline.name, pipeline.cron or "", _command(path), here)))
+        click.echo("\n".join(engine_unit(_singer_spark(), here)))
 
 
 def _describe(path: Path, pipeline: Pipeline, folder: Path) -> dict[str, object]:
@@ -57,10 +58,13 @@ def _describe(path: Path, pipeline: Pipeline, folder: Path) -> dict[str, object]
 
 
 def _command(path: Path) -> list[str]:
+    return [*_singer_spark(), "run", str(path.absolute())]
+
+
+def _singer_spark() -> list[str]:
     """Name the command in full: neither cron nor systemd know the PATH of a shell."""
     beside = Path(sys.executable).with_name("singer-spark")
-    command = [str(beside)] if beside.exists() else [sys.executable, "-m", "singer_spark.cli"]
-    return [*command, "run", str(path.absolute())]
+    return [str(beside)] if beside.exists() else [sys.executable, "-m", "singer_spark.cli"]
 
 
 def crontab_line(cron: str, command: Sequence[str], folder: Path) -> str:
@@ -81,6 +85,18 @@ def units(name: str, cron: str, command: Sequence[str], folder: Path) -> Iterato
         yield f"OnCalendar={line}"
     yield "Persistent=true\n\n[Install]\nWantedBy=timers.target"
     yield f"\n# systemctl --user enable --now singer-spark-{name}.timer"
+
+
+def engine_unit(command: Sequence[str], folder: Path) -> Iterator[str]:
+    """Write a service that keeps one Spark warm for all of them."""
+    start, stop = ([*command, "engine", *rest] for rest in (["start", "--idle=3650d"], ["stop"]))
+    yield "\n# ~/.config/systemd/user/singer-spark-engine.service, to keep Spark warm between runs"
+    yield "[Unit]\nDescription=singer-spark engine\n"
+    yield "[Service]\nType=oneshot\nRemainAfterExit=yes"
+    yield f"WorkingDirectory={_unit_text(str(folder))}"
+    yield f"ExecStart={' '.join(map(_quoted, start))}"
+    yield f"ExecStop={' '.join(map(_quoted, stop))}\n\n[Install]\nWantedBy=default.target"
+    yield "\n# systemctl --user enable --now singer-spark-engine.service"
 
 
 def _quoted(word: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from singer_spark.engine.lease import (
     get_lease,
     settle_engines,
 )
+from singer_spark.engine.place import shared_engines
 from singer_spark.engine.spec import Spec
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
@@ -49,6 +51,14 @@ def _lent(settings: SparkSettings, urls: list[str], idle_seconds: float | None) 
         # What a side that was killed left running must not commit after the lock is released.
         lease.settle()
         lease.end()
+
+
+def started_cold(pipeline: Pipeline) -> bool:
+    """Say whether a run of this pipeline had to start a Spark that no other run can use."""
+    needs = needs_of(pipeline)
+    if needs is None or os.environ.get(ENGINE):
+        return False
+    return not (pipeline.engine_idle or needs[0].engine_idle or shared_engines())
 
 
 def needs_of(pipeline: Pipeline) -> tuple[SparkSettings, list[str]] | None:

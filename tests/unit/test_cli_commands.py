@@ -35,6 +35,7 @@ class TestSchedule:
         assert f"WorkingDirectory={Path.cwd()}" in result.output
         assert "singer-spark-orders.timer" in result.output
         assert "by-hand" not in result.output
+        assert re.search(r"ExecStart=\S+/singer-spark engine start --idle=3650d\n", result.output)
         assert "OnCalendar" not in invoke("schedule", "--format", "cron").output
         (told,) = json.loads(invoke("schedule", "--json").output)
         assert told["on_calendar"][1] == "Fri *-*-* 04:00:00"

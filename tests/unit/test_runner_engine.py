@@ -1,0 +1,61 @@
+"""The engine of a run: which pipelines share one, and when it was started for one run alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from singer_spark.engine.lease import ENGINE
+from singer_spark.pipeline.endpoints import Plugin
+from singer_spark.pipeline.load import parse_pipeline
+from singer_spark.runner import engine
+
+TAP = Plugin("tap-spark-source", {"source_url": "jdbc:sqlite:shop.db"})
+TARGET = Plugin("target-spark-delta", {"path": "lake"})
+PIPELINE = replace(
+    parse_pipeline(
+        {"name": "shop", "source": {"tap": TAP.command}, "destination": {"target": TARGET.command}},
+        folder=Path(),
+        env={},
+    ),
+    tap=TAP,
+    target=TARGET,
+)
+
+
+@pytest.fixture(autouse=True)
+def no_engines(monkeypatch):
+    monkeypatch.delenv(ENGINE, raising=False)
+    monkeypatch.setattr(engine, "shared_engines", list)
+
+
+def test_what_both_sides_need_is_gathered():
+    settings, urls = engine.needs_of(PIPELINE)
+    assert settings.master == "local[*]"
+    assert urls == ["jdbc:sqlite:shop.db", "lake"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tap": Plugin("tap-github", {})},
+        {"target": Plugin("target-spark-delta", {"spark_conf": {"spark.x": "1"}})},
+        {
+            "tap": Plugin("tap-spark-source", {"spark_remote": "sc://host"}),
+            "target": Plugin("target-spark-delta", {"spark_remote": "sc://host"}),
+        },
+    ],
+    ids=["a foreign tap", "not of one mind", "a server of somebody else"],
+)
+def test_sides_that_cannot_share_start_their_own(change):
+    assert engine.needs_of(replace(PIPELINE, **change)) is None
+    assert not engine.started_cold(replace(PIPELINE, **change))
+
+
+def test_a_run_without_a_warm_engine_was_cold(monkeypatch):
+    assert engine.started_cold(PIPELINE)
+    assert not engine.started_cold(replace(PIPELINE, engine_idle=900))
+    monkeypatch.setattr(engine, "shared_engines", lambda: ["engine-x"])
+    assert not engine.started_cold(PIPELINE)
