@@ -15,11 +15,13 @@ import sqlite3
 import subprocess
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
+from singer_spark.engine.lease import ENGINE
 from tests.support.commands import WARM, command
 
 KILLS = 3
@@ -35,6 +37,13 @@ PIPELINES = {
         {"load_method": "delete-insert", "stream_options": {"*": {"range_column": "at"}}},
     ),
 }
+# How long a run may take in which somebody is to be killed.
+DURATION = {"shared": 7.0, "private": 22.0}
+CASES = [
+    *((kind, transport, "shared") for kind in PIPELINES for transport in ("records", "batch")),
+    ("merged by a key", "batch", "private"),
+    ("appended by a replication key", "records", "private"),
+]
 
 
 class Database:
@@ -64,13 +73,16 @@ class Database:
         return rows
 
 
-def start(pipeline: Path) -> subprocess.Popen:
+def start(pipeline: Path, engine: str) -> subprocess.Popen:
+    env = {**os.environ, "TMPDIR": str(pipeline.parent / "tmp")}
+    if engine == "private":
+        del env[ENGINE]
     return subprocess.Popen(
         [command("singer-spark"), "run", pipeline],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "TMPDIR": str(pipeline.parent / "tmp")},
+        env=env,
     )
 
 
@@ -79,20 +91,25 @@ def children_of(pid: int) -> list[int]:
     return [int(line) for line in listed.stdout.split()]
 
 
-def kill_someone(process: subprocess.Popen, chance: random.Random) -> None:
-    """Kill the runner, or one of the two that it has started, without a warning."""
-    time.sleep(chance.uniform(1, 25))
-    for victim in chance.sample([process.pid, *children_of(process.pid)], 1):
-        os.kill(victim, signal.SIGKILL)
+def family(pid: int) -> list[int]:
+    """List a runner and those it has started: tap and target, keeper and Java if they are its."""
+    return [pid, *(one for child in children_of(pid) for one in family(child))]
+
+
+def kill_someone(process: subprocess.Popen, seconds: float, chance: random.Random) -> None:
+    """Kill the runner, or one of those that it has started, without a warning."""
+    time.sleep(chance.uniform(0.3, seconds))
+    for victim in chance.sample(family(process.pid), 1):
+        with suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGKILL)
     process.communicate(timeout=120)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("kind", PIPELINES)
-@pytest.mark.parametrize("transport", ["records", "batch"])
+@pytest.mark.parametrize(("kind", "transport", "engine"), CASES)
 def test_after_kills_a_run_that_succeeds_makes_the_table_the_source(
-    tmp_path, kind, transport, record_property
+    tmp_path, kind, transport, engine, record_property
 ):
     seed = int(os.environ.get("KILL_SEED", "0")) or random.SystemRandom().randrange(10**6)
     record_property("KILL_SEED", seed)
@@ -117,10 +134,10 @@ def test_after_kills_a_run_that_succeeds_makes_the_table_the_source(
     pipeline.write_text(json.dumps(document))
     for _ in range(KILLS):
         database.grow(chance)
-        kill_someone(start(pipeline), chance)
+        kill_someone(start(pipeline, engine), DURATION[engine], chance)
     for _ in range(2):
         database.grow(chance)
-        process = start(pipeline)
+        process = start(pipeline, engine)
         output, _ = process.communicate(timeout=300)
         assert process.returncode == 0, f"KILL_SEED={seed}\n{output[-3000:]}"
         table = DeltaTable(tmp_path / "lake" / "main_t").to_pyarrow_table().to_pylist()
