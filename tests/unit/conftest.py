@@ -11,9 +11,11 @@ import pytest
 from moto.server import ThreadedMotoServer
 from obstore.store import MemoryStore
 
+from singer_spark.engine.lease import ENGINE
 from singer_spark.state import StateStore, lock
 from singer_spark.state.cloud import CloudObjects
 from tests.support.bench import Bench
+from tests.support.engine import fake_engine
 from tests.support.hammer import Hammer
 from tests.support.stores import MariaDB, Place
 from tests.support.tap import Postgres
@@ -122,3 +124,11 @@ def place(request, tmp_path):
 @pytest.fixture
 def store(place):
     return place.open()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_spark():
+    """Let the runs of fake taps and targets find an engine, so that none is started for them."""
+    with pytest.MonkeyPatch.context() as patch, fake_engine(patch) as engine:
+        patch.setenv(ENGINE, engine)
+        yield

@@ -14,6 +14,7 @@ from singer_spark.engine import keeper, lease, place
 from singer_spark.engine.lease import Lease, find_lease
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import TransientError
+from tests.support.engine import FakeJvm
 
 SPEC = Spec(
     version="1",
@@ -23,45 +24,6 @@ SPEC = Spec(
     conf={"spark.master": "local[*]"},
     environment={},
 )
-
-
-class FakeJvm:
-    """Spark as the keeper sees it."""
-
-    port, token = 15002, "token"
-
-    def __init__(self, _spec, _folder):
-        self.did = []
-        self.dies = threading.Event()
-        self.may_start = threading.Event()
-        self.may_start.set()
-        self.may_interrupt = threading.Event()
-        self.may_interrupt.set()
-        self.obeys = True
-        self.hangs = False
-        self.reason = "Spark's process ended (code 9)"
-
-    def start(self):
-        self.may_start.wait()
-
-    def wait(self):
-        self.dies.wait()
-        return self.reason
-
-    def check(self):
-        if self.hangs:
-            raise TimeoutError("timed out")
-
-    def work_done(self):
-        return 0
-
-    def dismiss(self, user, *, looks):
-        self.may_interrupt.wait()
-        self.did.append(("leave" if looks == 1 else "interrupt", user))
-        return self.obeys
-
-    def end(self, *, at_once):
-        self.did.append(("end", at_once))
 
 
 class Engine:
