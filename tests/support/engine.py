@@ -14,12 +14,14 @@ class FakeJvm:
     """Spark as the keeper sees it."""
 
     port, token = 15002, "token"
+    starts_at_once = True
 
     def __init__(self, _spec, _folder):
         self.did = []
         self.dies = threading.Event()
         self.may_start = threading.Event()
-        self.may_start.set()
+        if self.starts_at_once:
+            self.may_start.set()
         self.may_interrupt = threading.Event()
         self.may_interrupt.set()
         self.obeys = True

@@ -189,9 +189,9 @@ def test_a_spark_that_hangs_is_ended_and_nobody_waits_for_it(start):
     assert engine.jvm.did[-1] == ("end", True)
 
 
-def test_who_is_killed_while_spark_starts_is_not_waited_for(start):
+def test_who_is_killed_while_spark_starts_is_not_waited_for(start, monkeypatch):
+    monkeypatch.setattr(FakeJvm, "starts_at_once", False)
     engine = start()
-    engine.jvm.may_start.clear()
     asked = Lease(engine.id, place.dial(engine.id))
     asked.ask(SPEC)
     time.sleep(0.2)
@@ -229,8 +229,8 @@ def test_who_settles_waits_for_a_client_whose_death_the_keeper_has_not_heard_of(
 
 def test_an_engine_that_does_not_answer_is_not_waited_for(start, monkeypatch):
     monkeypatch.setattr(lease, "_START_SECONDS", 0.2)
+    monkeypatch.setattr(FakeJvm, "starts_at_once", False)
     engine = start()
-    engine.jvm.may_start.clear()
     assert engine.lease() is None
     engine.jvm.may_start.set()
 
