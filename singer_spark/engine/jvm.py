@@ -6,6 +6,7 @@ killed takes it along.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import struct
@@ -228,6 +229,7 @@ def first_line(error: BaseException) -> str:
 def _gateway(port: int, secret: str, answer_seconds: float) -> Any:
     from py4j.java_gateway import GatewayParameters, JavaGateway
 
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it says is said by its errors
     parameters = GatewayParameters(
         port=port, auth_token=secret, auto_convert=True, read_timeout=answer_seconds
     )

@@ -8,12 +8,14 @@ import signal
 import sqlite3
 import subprocess
 import time
+import uuid
 
 import pytest
 from deltalake import DeltaTable
 
+from singer_spark.assignment import RUN_ID
 from singer_spark.engine.lease import ENGINE
-from singer_spark.engine.place import _root
+from singer_spark.engine.place import engine_folder, engines_of
 from tests.support.commands import command, only_line, run, write_json
 from tests.support.singer import lines, record, schema, state
 
@@ -23,16 +25,17 @@ ID = {"id": {"type": "integer"}}
 
 
 def engines() -> set[str]:
-    """List the engines that live, whoever started them."""
-    return {path.parent.name for path in _root().glob("*/socket")}
+    """List the engines that this test has started; others run beside it."""
+    found = engines_of(os.environ[RUN_ID])
+    return {engine for engine in found if (engine_folder(engine) / "socket").exists()}
 
 
-def await_end(before: set[str], seconds: float = 90.0) -> bool:
-    """Wait until no engine is left that was not there before."""
+def are_gone(seconds: float = 90.0) -> bool:
+    """Wait until no engine of this test is left."""
     deadline = time.monotonic() + seconds
-    while engines() - before and time.monotonic() < deadline:
+    while engines() and time.monotonic() < deadline:
         time.sleep(0.1)
-    return not engines() - before
+    return not engines()
 
 
 def keeper_of(engine: str) -> int:
@@ -53,6 +56,7 @@ with dial("{engine}") as connection:
 @pytest.fixture
 def alone(monkeypatch):
     monkeypatch.delenv(ENGINE, raising=False)
+    monkeypatch.setenv(RUN_ID, uuid.uuid4().hex)
 
 
 @pytest.fixture
@@ -73,7 +77,6 @@ def rows(folder) -> list[int]:
 
 
 def test_both_sides_of_a_pipe_share_one_engine_which_goes_with_them(alone, shop):
-    before = engines()
     tap = subprocess.Popen(
         [command("tap-spark-source"), "--config", "tap.json"],
         cwd=shop, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -88,14 +91,14 @@ def test_both_sides_of_a_pipe_share_one_engine_which_goes_with_them(alone, shop)
     )  # fmt: skip
     most = 0
     while target.poll() is None:
-        most = max(most, len(engines() - before))
+        most = max(most, len(engines()))
         time.sleep(0.05)
     assert (tap.wait(), target.returncode) == (0, 0)
     assert rows(shop) == list(range(9))
     assert most == 1
     said = json.loads((shop / "seen").read_text().splitlines()[0])["singer_spark"]
     assert said["engine"].startswith("engine-")
-    assert await_end(before)
+    assert are_gone()
 
 
 def test_what_goes_to_a_file_names_no_engine(alone, shop):
@@ -108,7 +111,6 @@ def test_what_goes_to_a_file_names_no_engine(alone, shop):
 
 
 def test_a_shared_engine_serves_run_after_run_until_it_is_stopped(alone, shop):
-    before = engines()
     document = {
         "name": "shop",
         "source": {
@@ -125,17 +127,16 @@ def test_a_shared_engine_serves_run_after_run_until_it_is_stopped(alone, shop):
     for _ in range(2):
         done = run(command("singer-spark"), "run", "shop.json", cwd=shop)
         assert done.returncode == 0, done.stderr
-        assert len(engines() - before) == 1
+        assert len(engines()) == 1
     assert rows(shop) == list(range(9))
-    (engine,) = engines() - before
+    (engine,) = engines()
     listed = json.loads(run(command("singer-spark"), "engine", "status", "--json").stdout)
     assert [one["leases"] for one in listed if one["engine"] == engine] == [0]
     assert engine in run(command("singer-spark"), "engine", "stop").stdout
-    assert await_end(before, 10)
+    assert are_gone(10)
 
 
 def test_a_target_whose_engine_is_killed_says_so_and_ends(alone, shop):
-    before = engines()
     target = subprocess.Popen(
         [command("target-spark-delta"), "--config", "target.json"],
         cwd=shop, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -144,13 +145,13 @@ def test_a_target_whose_engine_is_killed_says_so_and_ends(alone, shop):
     target.stdin.write(lines(first))
     target.stdin.flush()
     deadline = time.monotonic() + 60
-    while not engines() - before and time.monotonic() < deadline:
+    while not engines() and time.monotonic() < deadline:
         time.sleep(0.1)
-    (engine,) = engines() - before
+    (engine,) = engines()
     os.kill(keeper_of(engine), signal.SIGKILL)
     _, error = target.communicate(lines([record("s", {"id": 2}), state({"at": 2})]), timeout=120)
     assert target.returncode == 75, error
-    assert "Spark's engine is gone" in only_line(error)
+    assert "it was killed; run again" in only_line(error)
     done = run(
         command("target-spark-delta"), "--config", "target.json", cwd=shop,
         input=lines([*first, record("s", {"id": 2}), state({"at": 2})]),
@@ -161,4 +162,4 @@ def test_a_target_whose_engine_is_killed_says_so_and_ends(alone, shop):
         1,
         2,
     ]
-    assert await_end(before)
+    assert are_gone()

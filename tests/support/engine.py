@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from singer_spark.engine import keeper, place
 from singer_spark.engine.keeper import Keeper
+from singer_spark.scratch import remove_scratch
 
 
 class FakeJvm:
@@ -73,3 +74,4 @@ def fake_engine(monkeypatch) -> Iterator[str]:
     yield folder.name
     kept.end()
     thread.join()
+    remove_scratch(folder)
