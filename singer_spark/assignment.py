@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,10 +91,12 @@ class Assignment:
         replaces: Whether the target may replace rows by what the tap read; in a plain pipe nobody
             says so.
         resumes: Whether it goes on from the checkpoint of a run that failed.
+        cleans: Whether runs before it have failed or died, so that they may have left things.
         source: The identity that the source must have; None where it may be any.
         tables: The tables that the state belongs to, by stream.
         unread: The runs that failed since the state was stored, where the runner cannot read the
-            tables' logs to see how far they got.
+            tables' logs to see how far they got; of each the streams that someone has settled.
+        begins: The bookmarks that streams begin from then, as canonical texts.
     """
 
     run_id: str
@@ -105,9 +107,11 @@ class Assignment:
     reload: frozenset[str] = frozenset()
     replaces: bool = False
     resumes: bool = False
+    cleans: bool = False
     source: Mapping[str, Any] | None = None
     tables: Mapping[str, TableIdentity] = field(default_factory=dict)
-    unread: frozenset[str] = frozenset()
+    unread: Mapping[str, Collection[str]] = field(default_factory=dict)
+    begins: Mapping[str, str] = field(default_factory=dict)
 
     def reloads(self, stream: str) -> bool:
         """Say whether the rows of a stream are loaded afresh."""
@@ -134,9 +138,11 @@ class Assignment:
                 "reload": sorted(self.reload),
                 "replaces": self.replaces,
                 "resumes": self.resumes,
+                "cleans": self.cleans,
                 "source": None if self.source is None else dict(self.source),
                 "tables": {stream: table.to_dict() for stream, table in self.tables.items()},
-                "unread": sorted(self.unread),
+                "unread": {run_id: sorted(settled) for run_id, settled in self.unread.items()},
+                "begins": dict(self.begins),
             }
         )
 
@@ -155,7 +161,9 @@ class Assignment:
             reload=frozenset(known.get("reload") or ()),
             replaces=known.get("replaces", False),
             resumes=bool(known.get("resumes")),
+            cleans=bool(known.get("cleans")),
             source=known.get("source"),
             tables={stream: TableIdentity.from_dict(one) for stream, one in tables.items()},
-            unread=frozenset(known.get("unread") or ()),
+            unread=known.get("unread") or {},
+            begins=known.get("begins") or {},
         )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,26 @@ class CommitInfo:
         value = self.metrics.get(name)
         return int(value) if value is not None and value.isdigit() else None
 
+    def wrote_rows_of(self, pipeline: str | None) -> bool:
+        """Say whether it is a pipeline's, and wrote rows."""
+        return self.metadata.get("pipeline") == pipeline and self.metadata.get("rows") is not None
+
+    @property
+    def lacks_rows(self) -> bool:
+        """Say whether it appended fewer rows than came, so that its bookmark is not true.
+
+        A run takes such a commit back, unless it is killed or others have committed since.
+        """
+        rows, written = self.metadata.get("rows"), self.metric("numOutputRows")
+        if self.metadata.get("appends") is not True or written is None:
+            return False
+        return isinstance(rows, int) and written < rows
+
+    @property
+    def source(self) -> str:
+        """Name the stream of the tap that it is of; the table's may have another name."""
+        return str(self.metadata.get("state_of") or self.metadata.get("stream"))
+
     @property
     def turns_back(self) -> bool:
         """Say whether the table may lack, from here on, what its older commits wrote.
@@ -86,6 +107,43 @@ def commit_info(objects: ObjectStore, version: int, table: str = "") -> CommitIn
         metrics={name: str(value) for name, value in (info.get("operationMetrics") or {}).items()},
         committed_at=_moment(info.get("timestamp")),
     )
+
+
+def standing_commits(
+    versions: Sequence[int], read: Callable[[int], CommitInfo | None]
+) -> Iterator[CommitInfo]:
+    """Give the commits of a table, newest first, without those that a run of ours took back.
+
+    It ends where the log does: what was cleaned up says nothing any more.
+
+    Args:
+        versions: The versions that the log lists, lowest first.
+        read: Reads what the commit of a version says of itself.
+    """
+    undone: set[int] = set()
+    for version in reversed(versions):
+        if version in undone:
+            continue
+        commit = read(version)
+        if commit is None:
+            return
+        if commit.undoes is None:
+            yield commit
+        else:
+            undone.add(commit.undoes)
+
+
+def tables_in(objects: ObjectStore) -> Iterator[tuple[str, list[int], Iterator[CommitInfo]]]:
+    """Give the Delta tables of a folder: the name, the versions and the standing commits of each.
+
+    What is no Delta table is passed over.
+    """
+    for entry in sorted(objects.list("")):
+        if not entry.endswith("/") or entry.startswith(("_", ".")):
+            continue
+        if versions := log_versions(objects, entry):
+            read = functools.partial(commit_info, objects, table=entry)
+            yield entry[:-1], versions, standing_commits(versions, read)
 
 
 def table_id(objects: ObjectStore, table: str = "") -> str | None:
@@ -147,6 +205,7 @@ class TableLog:
     commit: TableCommit | None
     pipelines: frozenset[str] = frozenset()  # whose commits were met on the way
     restored_in: int | None = None  # the version that turned it back behind its newest bookmark
+    lacking_in: int | None = None  # the oldest version whose bookmark is not true: it lacks rows
 
     @property
     def is_cut(self) -> bool:
@@ -155,38 +214,30 @@ class TableLog:
 
 
 def read_logs(objects: ObjectStore, pipeline: str) -> list[TableLog]:
-    """Read the logs of all tables in a folder; what is no Delta table is passed over."""
-    logs = []
-    for entry in sorted(objects.list("")):
-        if not entry.endswith("/") or entry.startswith(("_", ".")):
-            continue
-        if versions := log_versions(objects, entry):
-            logs.append(_read_log(objects, entry[:-1], versions, pipeline))
-    return logs
+    """Read the logs of all tables in a folder."""
+    return [
+        _read_log(table, versions[0], commits, pipeline)
+        for table, versions, commits in tables_in(objects)
+    ]
 
 
-def _read_log(objects: ObjectStore, table: str, versions: list[int], pipeline: str) -> TableLog:
-    met: list[dict[str, Any]] = []
-    restored: int | None = None
-    undone: set[int | None] = set()
-    for version in reversed(versions):
-        commit = commit_info(objects, version, table)
-        if commit is None:
-            continue
-        undone.add(commit.undoes)
-        if version in undone or commit.undoes is not None:
-            continue
-        if restored is None and commit.turns_back:
-            restored = version
+def _read_log(table: str, oldest: int, commits: Iterable[CommitInfo], pipeline: str) -> TableLog:
+    restored = lacking = None
+    newer, names = 0, set[str]()
+    for commit in commits:
         said = commit.metadata
+        if restored is None and commit.turns_back:
+            restored = commit.version
         if said.get("pipeline") == pipeline and said.get("state") is not None:
-            newer = sum(_wrote_rows(later, pipeline) for later in met)
-            # What was committed before a RESTORE may be in the table no more.
-            found = None if restored is not None else _table_commit(table, commit, newer)
-            return TableLog(table, versions[0], found, restored_in=restored)
-        met.append(said)
-    names = frozenset(str(said["pipeline"]) for said in met if said.get("pipeline"))
-    return TableLog(table, versions[0], None, names)
+            if commit.lacks_rows:
+                lacking = commit.version
+            else:
+                # What was committed before a RESTORE may be in the table no more.
+                found = None if restored is not None else _table_commit(table, commit, newer)
+                return TableLog(table, oldest, found, restored_in=restored, lacking_in=lacking)
+        newer += commit.wrote_rows_of(pipeline)
+        names |= {str(said["pipeline"])} if said.get("pipeline") else set()
+    return TableLog(table, oldest, None, frozenset(names), lacking_in=lacking)
 
 
 def _table_commit(table: str, commit: CommitInfo, newer: int) -> TableCommit:
@@ -198,13 +249,9 @@ def _table_commit(table: str, commit: CommitInfo, newer: int) -> TableCommit:
         committed_at=commit.committed_at,
         run_id=said.get("run_id"),
         state=said["state"],
-        state_of=str(said.get("state_of") or said.get("stream")),
+        state_of=commit.source,
         newer=newer,
     )
-
-
-def _wrote_rows(said: dict[str, Any], pipeline: str) -> bool:
-    return said.get("pipeline") == pipeline and said.get("rows") is not None
 
 
 def _actions(body: bytes, kind: str) -> Iterator[dict[str, Any]]:

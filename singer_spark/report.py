@@ -11,6 +11,8 @@ The runner names a file in SINGER_SPARK_REPORT; without one nothing is told. Kin
   and `unchanged`, left out because the table has them; `milliseconds`.
 - `table` (target): the identity of the stream's table after a commit, the last one included.
 - `claimed` (target): a run that held the lock before can commit nothing to the stream's table.
+- `reached` (target): the `bookmark`, as a text, up to which a failed run has loaded the stream; the
+  run that finds it refuses to begin before it.
 - `late` (target): how many `rows` below that value a commit changed, the latest by `seconds`.
 - `quarantine` (target): how many `rows` were set aside.
 - `progress` (both, stream ""): something moved inside of Spark; `command` is who says so, `doing`

@@ -7,12 +7,13 @@ Only the runner remembers tables, so in a plain pipe nothing is compared.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from singer_spark import deltalog
+from singer_spark import deltalog, digits
 from singer_spark.assignment import Assignment, TableIdentity
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import SingerSparkError, StateError
@@ -62,14 +63,14 @@ def history_by_spark(spark: SparkSession, table: Table) -> History:
     if table.schema(spark) is None:
         return History(None, (), lambda _: None)
     known = spark.sql(f"describe detail {table.sql}").select("id").toArrow()["id"][0].as_py()
-    columns = "version", "operation", "userMetadata"
+    columns = "version", "operation", "userMetadata", "operationMetrics"
     rows = spark.sql(f"describe history {table.sql}").select(*columns).toArrow().to_pylist()
     commits = {
         row["version"]: CommitInfo(
             version=row["version"],
             operation=str(row["operation"]),
             metadata=deltalog.parsed(row["userMetadata"]),
-            metrics={},
+            metrics=dict(row["operationMetrics"] or ()),
         )
         for row in rows
     }
@@ -137,7 +138,11 @@ def check_name(table: Table, run: Assignment, stream: str, source: str) -> None:
     Raises:
         StateError: The state belongs to tables of other names.
     """
-    others = [name for name, one in run.tables.items() if (one.state_of or name) == source]
+    others = [
+        name
+        for name, one in run.tables.items()
+        if (one.state_of or name) == source and not one.is_absent
+    ]
     if stream not in run.tables and others:
         raise StateError(
             f"stream {source}: {table}: it was loaded into {', '.join(others)} before, so the "
@@ -148,27 +153,36 @@ def check_name(table: Table, run: Assignment, stream: str, source: str) -> None:
 def check_unread(spark: SparkSession, table: Table, run: Assignment, stream: str) -> None:
     """Refuse to append to a table that has rows of a failed run, which the state does not know.
 
+    How far that run got is reported, so that `--resume` goes on from there.
+
+    Args:
+        spark: A session, for the log's files are out of the runner's reach.
+        table: Where the stream goes.
+        run: The run.
+        stream: The tap's name of the stream.
+
     Raises:
         StateError: They would be there twice.
     """
-    history, undone = history_by_spark(spark, table), set[int | None]()
-    for version in reversed(history.versions):
-        commit = history.read(version)
-        if commit is None or commit.turns_back:
+    history = history_by_spark(spark, table)
+    for commit in deltalog.standing_commits(history.versions, history.read):
+        if commit.turns_back:
             return
-        undone.add(commit.undoes)
-        if version in undone:
+        if not commit.wrote_rows_of(run.pipeline):
             continue
-        said = commit.metadata
-        if said.get("pipeline") != run.pipeline or said.get("rows") is None:
-            continue
-        if said.get("run_id") in run.unread and said.get("state"):
-            raise StateError(
-                f"stream {stream}: {table} has rows that run {said['run_id']} left before it "
-                "failed, and nothing tells them from those to come; load it anew: singer-spark "
-                f"run {run.pipeline} --refresh {stream}, or set the state: singer-spark state set"
-            )
-        return
+        reached, run_id = commit.metadata.get("state"), str(commit.metadata.get("run_id"))
+        is_left = run_id in run.unread and stream not in run.unread[run_id]
+        begins = run.begins.get(stream)
+        if not is_left or not reached or begins == digits.canonical(reached):
+            return
+        way = f"remove it, and load it anew: singer-spark run {run.pipeline} --refresh {stream}"
+        if not commit.lacks_rows:
+            report("reached", stream, bookmark=digits.dumps(reached))
+            way = f"go on after them: singer-spark run {run.pipeline} --resume"
+        raise StateError(
+            f"stream {stream}: {table} has rows that run {run_id} left before it failed, and "
+            f"nothing tells them from those to come; {way}"
+        )
 
 
 def tell(
@@ -240,13 +254,11 @@ def _location(table: Table, known: TableIdentity | None, spark: SparkSession | N
 def _last_of(history: History, run: Assignment, known: TableIdentity | None) -> tuple[int, str]:
     """Find the last commit of the run, else the one that is known, else one of the pipeline."""
     of_pipeline = None
-    for version in history.versions[: -_LATEST - 1 : -1]:
-        commit = history.read(version)
-        if commit and commit.undoes is not None:
-            continue
-        if known is None and commit and commit.turns_back:
+    commits = deltalog.standing_commits(history.versions, history.read)
+    for commit in itertools.islice(commits, _LATEST):
+        if known is None and commit.turns_back:
             break  # what is adopted is the table as it was restored
-        said = (commit.metadata if commit else {}) or {}
+        version, said = commit.version, commit.metadata
         if said.get("run_id") == run.run_id:
             return version, run.run_id
         if of_pipeline is None and run.pipeline and said.get("pipeline") == run.pipeline:

@@ -26,7 +26,7 @@ from singer_spark.errors import ProtocolError, SchemaError
 from singer_spark.names import table_name, unmatched
 from singer_spark.plugin import SparkPlugin
 from singer_spark.state.fence import confirm_lock
-from target_spark_delta import budget, fence
+from target_spark_delta import budget, fence, identity
 from target_spark_delta.completeness import warn_of_repetition
 from target_spark_delta.declaration import Declared, destination_of, parts_of
 from target_spark_delta.destination import Destination, waiting_folder
@@ -175,7 +175,19 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._sinks[stream] = sink
         if before is None:
             self._flow.check_table(sink)
+            self._note_siblings(sink)
         return sink
+
+    def _note_siblings(self, sink: SparkDeltaSink) -> None:
+        """Report the tables of a stream that fills several, though one may never get a row.
+
+        A run that goes on from the checkpoint of this one, if it fails, knows all of them then.
+        """
+        siblings = [one for one in self._sinks.values() if one.source == sink.source]
+        for one in siblings if len(siblings) > 1 else ():
+            stream = one.destination.stream
+            if not one.last_line and stream not in self._assignment.tables:
+                identity.tell_absent(one.destination.table, self._assignment, stream, one.source)
 
     def _new_sink(
         self,
@@ -291,7 +303,8 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._flow.end_streams(self._sinks.values())
         self._flow.look_after_tables(self._sinks.values())
         self._flow.tell_tables([*self._sinks.values()])
-        self._flow.drop_abandoned(self._sinks.values())
+        if self._assignment.cleans:
+            self._flow.drop_abandoned(self._sinks.values())
         self._flow.drop_spooled(self._sinks.values())
         for pattern in unmatched(self._settings.stream_options, self._sinks):
             logger.warning("stream_options: no stream is named %s", pattern)

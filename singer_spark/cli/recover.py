@@ -20,7 +20,13 @@ from singer_spark.pipeline import find_pipeline, load_pipeline
 from singer_spark.pipeline.tables import find_tables, place_of
 from singer_spark.state import PipelineState
 from singer_spark.state.change import accept_state, is_same, replace_state
-from singer_spark.state.recover import Recovery, explain_silence, look_for_state, rebuild
+from singer_spark.state.recover import (
+    Recovery,
+    explain_lack,
+    explain_silence,
+    look_for_state,
+    rebuild,
+)
 
 HEAD = ("STREAM", "VERSION", "COMMITTED (UTC)", "BOOKMARK")
 
@@ -87,6 +93,8 @@ def _show(recovery: Recovery, place: Place, before: PipelineState, after: dict[s
                 f"{commit.stream}: {commit.newer} newer commit(s) carry no bookmark; "
                 "their rows are read again"
             )
+    for log in recovery.lacking:
+        click.echo(f"{log.table}: {explain_lack(log, place.name)}")
     for log in recovery.silent:
         click.echo(f"{log.table}: {explain_silence(log)}")
     lines = state_diff(before.watermark, after, place.name, "recovered")
@@ -107,5 +115,9 @@ def _as_json(recovery: Recovery, place: Place, after: dict[str, Any]) -> dict[st
         "tables": recovery.place,
         "found": [asdict(commit) for commit in recovery.commits],
         "silent": [{"table": log.table, "reason": explain_silence(log)} for log in recovery.silent],
+        "lacking": [
+            {"table": log.table, "reason": explain_lack(log, place.name)}
+            for log in recovery.lacking
+        ],
         "state": after,
     }

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any, Protocol, final
 
+from singer_spark import digits
 from singer_spark.assignment import Assignment
 from singer_spark.errors import StateError
 from singer_spark.pipeline import Pipeline
@@ -152,6 +153,7 @@ class StoreBook:
 
     def begin(self, start: Start) -> Assignment:
         """Write down who runs and how it begins, before anything is started."""
+        cleans = bool(self._dead or (self._lock and self._lock.claims) or self.attempts())
         self._start = start
         self._note_attempt(start.attempt)
         if start.is_asked:
@@ -170,9 +172,11 @@ class StoreBook:
             claimed=frozenset(self._lock.claimed if self._lock else ()),
             reload=start.reload,
             resumes=start.mode == "resume",
+            cleans=cleans,
             source=source,
             tables=tables,
             unread=start.unread,
+            begins=_begins(start) if start.unread else {},
         )
 
     def note_source(self, source: Mapping[str, Any]) -> None:
@@ -246,13 +250,26 @@ class StoreBook:
         """Keep checkpoint and record of a failed run as well as it can be done."""
         # Once the lock is lost the pipeline is another run's, and its checkpoint too.
         is_ours = self._lock is None or self._lock.held
-        if watermark is not None and self._start and is_ours and not self._stored:
+        if self._start and is_ours and not self._stored:
             with _warned("the checkpoint of this run is lost"):
-                belongs = with_identities(self._start.belongs, watermark, found, self._start.reload)
-                self._save_checkpoint(replace(self._start.run, state=watermark, belongs=belongs))
+                if found.reached:
+                    self._save_checkpoint(self._moved(self._start, found.reached))
+                elif watermark is not None:
+                    start = self._start
+                    belongs = with_identities(start.belongs, watermark, found, start.reload)
+                    self._save_checkpoint(replace(start.run, state=watermark, belongs=belongs))
         with _warned("the record of this run is lost"):
             save_run(self._store, self._name, self._record.to_dict())
             self._prune()
+
+    def _moved(self, start: Start, reached: Mapping[str, Any]) -> Checkpoint:
+        """Return what `--resume` goes on with: behind the rows that the target has found.
+
+        That is the run which failed before this one, where it had left a checkpoint.
+        """
+        goes_on = self.resume() or replace(start.run, belongs=start.belongs)
+        bookmarks = {**(goes_on.state.get("bookmarks") or {}), **reached}
+        return replace(goes_on, state={**goes_on.state, "bookmarks": bookmarks})
 
     def _prune(self) -> None:
         """Remove old records; that they stay is no reason to fail."""
@@ -288,6 +305,12 @@ class StoreBook:
         told = RunRecord.of_dead(self._name, self._dead, self.state).to_dict()
         with suppress(StateError):
             save_run(self._store, self._name, told, Expect.ABSENT)
+
+
+def _begins(start: Start) -> dict[str, str]:
+    """Write the bookmarks that streams begin from, each in the one way that equal ones share."""
+    bookmarks = start.state.get("bookmarks") or {}
+    return {stream: digits.canonical(one) for stream, one in bookmarks.items()}
 
 
 def read_failed(store: StateStore, name: str, state: Mapping[str, Any]) -> Checkpoint | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from singer_spark import digits
 from singer_spark.report import last_told, read_report
 from singer_spark.runner.identity import Identities
 from singer_spark.runner.tally import Tally
@@ -80,8 +81,8 @@ class Facts:
     """What tap and target have reported so far: by stream, and of the run as a whole.
 
     `source` is the identity of the source, `tables` the identities of the tables by stream,
-    `claimed` the streams whose tables were claimed, and `doing` what a command says that it is busy
-    with, by its name.
+    `claimed` the streams whose tables were claimed, `reached` the bookmarks that failed runs have
+    reached, by stream, and `doing` what a command says that it is busy with, by its name.
     """
 
     def __init__(self, path: Path) -> None:
@@ -89,6 +90,7 @@ class Facts:
         self.tables: dict[str, Mapping[str, Any]] = {}
         self.doing: dict[str, str] = {}
         self.claimed: set[str] = set()
+        self.reached: dict[str, Any] = {}
         self._path = path
         self._read = 0
         self._streams: dict[str, StreamFacts] = defaultdict(StreamFacts)
@@ -97,7 +99,7 @@ class Facts:
     @property
     def identities(self) -> Identities:
         """By what source and tables are known again."""
-        return Identities(self.source, self.tables, frozenset(self.claimed))
+        return Identities(self.source, self.tables, frozenset(self.claimed), self.reached)
 
     def find_source(self) -> Mapping[str, Any] | None:
         """Look for the identity of the source; any thread may ask."""
@@ -123,6 +125,8 @@ class Facts:
                 self.tables[stream] = known
             case "claimed":
                 self.claimed.add(stream)
+            case "reached":
+                self.reached[stream] = digits.loads(str(fact.get("bookmark")))
             case "progress":
                 self.doing[str(fact.get("command"))] = str(fact.get("doing") or "")
             case kind:

@@ -17,11 +17,16 @@ from singer_spark.state.change import SOURCE, TABLES, filled_by
 
 
 class Identities(NamedTuple):
-    """What tap and target have reported of themselves; `claimed` are streams with such a table."""
+    """What tap and target have reported of themselves.
+
+    `claimed` are the streams whose tables were claimed, `reached` the bookmarks of those whose
+    tables have rows of a failed run, which the runner did not know.
+    """
 
     source: Mapping[str, Any] | None = None
     tables: Mapping[str, Mapping[str, Any]] = {}
     claimed: Collection[str] = ()
+    reached: Mapping[str, Any] = {}
 
 
 NOTHING = Identities()

@@ -26,7 +26,7 @@ from singer_spark.runner.process import tell_error
 from singer_spark.runner.progress import Display, PlainDisplay
 from singer_spark.runner.record import RunRecord
 from singer_spark.runner.stall import Stall
-from singer_spark.runner.start import OUR_TAP, Start, choose_start, renames
+from singer_spark.runner.start import Start, choose_start, is_our_tap, renames
 from singer_spark.runner.supervisor import Children, Events, caught_signals
 from singer_spark.runner.transfer import Transfer
 from singer_spark.runner.verdict import may_replace
@@ -86,7 +86,7 @@ def run_pipeline(
             tell_lineage("START", pipeline, record)
             assignment = replace(book.begin(start), replaces=may_replace(start.pipeline))
             job = replace(job, assignment=assignment)
-            if _is_our_tap(pipeline):
+            if is_our_tap(pipeline):
                 transfer.on_source = book.note_source
             _move(job, record, transfer, start)
             _refuse_unread(start, record)
@@ -112,15 +112,11 @@ def run_pipeline(
 def _refuse_unread(start: Start, record: RunRecord) -> None:
     """Fail where a stream was to be read afresh and our tap has not read it."""
     unread = [stream for stream in start.run.streams if stream not in record.streams]
-    if unread and _is_our_tap(start.pipeline) and not renames(start.pipeline):
+    if unread and is_our_tap(start.pipeline) and not renames(start.pipeline):
         raise SettingsError(
             f"--refresh: the tap has sent no stream {', '.join(unread)}, only "
             f"{', '.join(record.streams) or 'none'}; the stored state is unchanged"
         )
-
-
-def _is_our_tap(pipeline: Pipeline) -> bool:
-    return Path(pipeline.tap.command).name == OUR_TAP
 
 
 def _result(record: RunRecord, state: Mapping[str, Any]) -> RunResult:

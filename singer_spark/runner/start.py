@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from singer_spark.assignment import EVERY_STREAM, TableIdentity, is_same_source
+from singer_spark.assignment import EVERY_STREAM, TableIdentity
 from singer_spark.bookmark import bookmarked
-from singer_spark.errors import SettingsError, SingerSparkError, StateError
+from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
-from singer_spark.pipeline.tables import find_tables, is_ours
-from singer_spark.runner.identity import known_source, known_tables
+from singer_spark.pipeline.tables import is_ours
+from singer_spark.runner.failed import go_on_after
+from singer_spark.runner.identity import known_tables
 from singer_spark.runner.options import RunOptions, Window
-from singer_spark.state.appended import find_reached, move_to
-from singer_spark.state.change import SOURCE
 from singer_spark.state.checkpoint import Checkpoint
 from singer_spark.state.generation import Attempt
 
@@ -32,7 +31,8 @@ class Start(NamedTuple):
     `run` is the run as a checkpoint remembers it: a resumed one is still that which failed.
     `reload` are the streams whose rows are loaded afresh by this run; `*` is each one.
     `belongs` is the source and the tables that `state` belongs to.
-    `unread` are failed runs of which only the target can see how far they got.
+    `unread` are failed runs of which only the target can see how far they got, each with the
+    streams that someone has settled since.
     """
 
     mode: str  # full · incremental · resume · refresh · window
@@ -41,7 +41,7 @@ class Start(NamedTuple):
     run: Checkpoint
     reload: frozenset[str] = frozenset()
     belongs: Mapping[str, Any] = {}
-    unread: frozenset[str] = frozenset()
+    unread: Mapping[str, Collection[str]] = {}
 
     @property
     def is_asked(self) -> bool:
@@ -90,7 +90,8 @@ def choose_start(
 ) -> Start:
     """Choose where to start, and say so."""
     start = _chosen(pipeline, kept, options, say)
-    return _after_failed_runs(start, kept.attempts(), say)
+    are_ours = is_our_tap(pipeline) and is_ours(pipeline.target)
+    return go_on_after(start, kept, say) if are_ours else start
 
 
 def _chosen(
@@ -105,9 +106,11 @@ def _chosen(
     if options.resume and (failed := kept.resume()):
         return _resume(pipeline, kept, failed, say)
     if options.refresh:
-        _refuse_unselected(pipeline, options.refresh)
         tables = {} if renames(pipeline) else known_tables(belongs)
-        state = without_bookmarks(kept.state, options.refresh, tables)
+        _refuse_unselected(pipeline, options.refresh, tables)
+        # A failed run may have loaded a stream that no state knows yet; our tap says what it reads.
+        is_sure = not (kept.attempts() and is_our_tap(pipeline))
+        state = without_bookmarks(kept.state, options.refresh, tables, is_sure=is_sure)
         say(f"Refreshing {', '.join(options.refresh)} (the other streams go on)")
         reload = frozenset(options.refresh)
         run = Checkpoint(state=state, mode="refresh", streams=options.refresh, reload=reload)
@@ -142,63 +145,30 @@ def _resume(
     return Start("resume", failed.state, pipeline, failed, reload, belongs)
 
 
-def _after_failed_runs(
-    start: Start, attempts: Mapping[str, Attempt], say: Callable[[str], None]
-) -> Start:
-    """Begin streams whose rows nothing tells apart where the failed runs before this one stopped.
-
-    A stream that is read afresh, in full or in a range says for itself where it begins.
-    """
-    fresh = start.attempt.fresh if start.attempt else (EVERY_STREAM,)
-    name, target = start.pipeline.name, start.pipeline.target
-    ours = is_ours(target) and Path(start.pipeline.tap.command).name == OUR_TAP
-    if not attempts or EVERY_STREAM in fresh or not ours:
-        return start
-    try:
-        found = find_reached(find_tables(target), name, attempts)
-    except SingerSparkError:
-        return start._replace(unread=frozenset(attempts))
-    for stream, reached in sorted(found.items()):
-        if reached.has_lost_rows and stream not in fresh:
-            raise StateError(
-                f"{stream}: run {reached.run_id}, which failed, left a commit that lacks rows, and "
-                "nothing tells those that are there from those to come; load it anew: singer-spark "
-                f"run {name} --refresh {stream}"
-            )
-        moved = None if stream in fresh else move_to(start.state, stream, reached.bookmark)
-        if moved is not None:
-            say(f"{stream}: begins after the rows that run {reached.run_id}, which failed, left")
-            belongs = _with_source(start, stream, attempts[reached.run_id].source)
-            start = start._replace(state=moved, belongs=belongs)
-    return start
-
-
-def _with_source(start: Start, stream: str, source: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return what a state belongs to once a stream goes on from rows of a source."""
-    known = known_source(start.belongs) if bookmarked(start.state) else None
-    if source is None:
-        return start.belongs
-    if known is not None and not is_same_source(known, source):
-        name = start.pipeline.name
-        raise StateError(
-            f"{stream}: its table has rows of {source.get('place')}, which a failed run left, but "
-            f"the state belongs to {known.get('place')}; load it anew: singer-spark run {name} "
-            f"--refresh {stream}, or --full; if it is the same: singer-spark state accept {name}"
-        )
-    return {**start.belongs, SOURCE: known or source}
-
-
 def renames(pipeline: Pipeline) -> bool:
     """Say whether the tap may send streams under other names than its bookmarks have."""
     return bool(pipeline.tap.config.get("stream_maps"))
 
 
-def _refuse_unselected(pipeline: Pipeline, streams: Sequence[str]) -> None:
-    """Refuse to refresh what the pipeline does not read."""
+def is_our_tap(pipeline: Pipeline) -> bool:
+    """Say whether the tap is ours, whose bookmarks bear the names of its streams."""
+    return Path(pipeline.tap.command).name == OUR_TAP
+
+
+def _refuse_unselected(
+    pipeline: Pipeline, streams: Sequence[str], tables: Mapping[str, TableIdentity]
+) -> None:
+    """Refuse to refresh what the pipeline does not read.
+
+    Others' taps may name their bookmarks otherwise than their streams: of those only what has been
+    loaded is known to be a stream.
+    """
     selected = pipeline.streams
+    known = {one.state_of or name for name, one in tables.items()}
     left_out = [
         one
         for one in streams
+        if is_our_tap(pipeline) or one in known
         if one not in selected and not any(fnmatchcase(one, s) for s in selected)
     ]
     if selected and left_out:
@@ -212,8 +182,13 @@ def without_bookmarks(
     state: Mapping[str, Any],
     streams: Sequence[str],
     tables: Mapping[str, TableIdentity] = MappingProxyType({}),
+    *,
+    is_sure: bool = True,
 ) -> dict[str, Any]:
-    """Take the bookmarks of some streams out of a state; `tables` are known, some without one."""
+    """Take the bookmarks of some streams out of a state; `tables` are known, some without one.
+
+    With `is_sure` a stream that has neither is refused.
+    """
     bookmarks = state.get("bookmarks")
     known = bookmarks if isinstance(bookmarks, Mapping) else {}
     sources = {table.state_of or name for name, table in tables.items()}
@@ -226,6 +201,8 @@ def without_bookmarks(
             raise SettingsError(
                 f"--refresh: {stream} is the table of stream {of}; name that one: --refresh {of}"
             )
+        if not is_sure:
+            continue
         raise SettingsError(
             f"--refresh: the run has no stream {stream} that it knows; it has "
             f"{', '.join(there) or 'none'}. A stream without a bookmark is read in full anyway"
@@ -236,7 +213,7 @@ def without_bookmarks(
 
 def _with_window(pipeline: Pipeline, window: Window) -> Pipeline:
     """Tell the range to our own tap; there is no word for it that every tap understands."""
-    if Path(pipeline.tap.command).name != OUR_TAP:
+    if not is_our_tap(pipeline):
         raise SettingsError(
             f"--from/--to: only {OUR_TAP} can read a range; with {pipeline.tap.command} set the "
             "state back instead: singer-spark state set"

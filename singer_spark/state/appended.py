@@ -7,41 +7,70 @@ bookmark of the table's newest commit is where the next run begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from singer_spark import deltalog, digits
-from singer_spark.deltalog import CommitInfo
+from singer_spark import digits
+from singer_spark.assignment import EVERY_STREAM
+from singer_spark.bookmark import bookmarked
+from singer_spark.deltalog import CommitInfo, tables_in
 from singer_spark.state.create import create_state_store
 from singer_spark.state.generation import Attempt
-from singer_spark.state.objects import ObjectStore
 
 
 class Reached(NamedTuple):
-    """How far a failed run got with a stream."""
+    """How far a failed run got with a stream.
+
+    `run_id` and `bookmark` are those of the newest commit; `tables` are named as the target names
+    their streams. `is_afresh` says that the run began the stream without a bookmark, `replaces`
+    that its rows took the place of all others.
+    """
 
     run_id: str
     bookmark: Any
+    tables: tuple[str, ...]
+    is_afresh: bool = False
+    replaces: bool = False
     has_lost_rows: bool = False
+    is_torn: bool = False  # the stream's tables are not at one bookmark
 
 
-def find_reached(
-    place: Mapping[str, str], pipeline: str, attempts: Mapping[str, Attempt]
-) -> dict[str, Reached]:
+class Known(NamedTuple):
+    """What the runner knows of the streams.
+
+    Args:
+        state: The stored state, which the attempts lead on from.
+        attempts: The runs that have not succeeded since it was stored.
+        tables: Names the tables that a stream is known to fill.
+        width: Counts the tables that a stream fills by its settings.
+        released: Returns the bookmark that a failed target has released; every table has that.
+    """
+
+    state: Mapping[str, Any]
+    attempts: Mapping[str, Attempt]
+    tables: Callable[[str], Collection[str]] = lambda _: ()
+    width: Callable[[str], int] = lambda _: 1
+    released: Callable[[str], Any] = lambda _: None
+
+    def begins_afresh(self, stream: str, fresh: Collection[str]) -> bool:
+        """Say whether a stream is read without a bookmark, by itself or because it is asked."""
+        return bool({stream, EVERY_STREAM} & {*fresh}) or stream not in bookmarked(self.state)
+
+
+def find_reached(place: Mapping[str, str], pipeline: str, known: Known) -> dict[str, Reached]:
     """Look for the bookmarks that failed runs have reached, by stream of the tap.
 
     Args:
         place: Where the tables are.
         pipeline: The pipeline's name.
-        attempts: The runs that have not succeeded since the state was stored.
+        known: What is known of the streams and of the runs that failed.
     """
-    found: dict[str, list[Reached | None]] = {}
-    for commit in _newest_commits(create_state_store(dict(place)).objects, pipeline):
-        said = commit.metadata
-        stream = str(said.get("state_of") or said.get("stream"))
-        found.setdefault(stream, []).append(_reached(commit, stream, attempts))
-    # Of tables that one stream fills, one may lie behind the other: they begin from the state.
-    return {stream: one for stream, (one, *more) in found.items() if one and not more}
+    newest: dict[str, list[CommitInfo]] = {}
+    for _, _, commits in tables_in(create_state_store(dict(place)).objects):
+        if commit := _newest(commits, pipeline):
+            newest.setdefault(commit.source, []).append(commit)
+    found = {stream: _joined(stream, commits, known) for stream, commits in newest.items()}
+    return {stream: reached for stream, reached in found.items() if reached}
 
 
 def move_to(state: Mapping[str, Any], stream: str, bookmark: Any) -> Mapping[str, Any] | None:
@@ -52,47 +81,65 @@ def move_to(state: Mapping[str, Any], stream: str, bookmark: Any) -> Mapping[str
     return None if digits.canonical(moved) == digits.canonical(state) else moved
 
 
-def _reached(commit: CommitInfo, stream: str, attempts: Mapping[str, Attempt]) -> Reached | None:
-    said = commit.metadata
-    run_id, bookmark = str(said.get("run_id")), said.get("state")
-    attempt = attempts.get(run_id)
-    if attempt is None or not bookmark or stream in attempt.settled:
-        return None
-    # What was appended to older rows leads on from the state that the run began from; what took
-    # the place of all rows is true whatever that was.
-    is_appended = said.get("appends") is True and not {stream, "*"} & {*attempt.fresh}
-    if is_appended or said.get("replaces") is True:
-        return Reached(run_id, bookmark, has_lost_rows=is_appended and _lacks_rows(commit))
-    return None
-
-
-def _lacks_rows(commit: CommitInfo) -> bool:
-    """Say whether a run could not take back what it wrote too little of."""
-    written = commit.metric("numOutputRows")
-    return written is not None and written < int(commit.metadata["rows"])
-
-
-def _newest_commits(objects: ObjectStore, pipeline: str) -> Iterator[CommitInfo]:
-    """Give of each table the newest commit of a pipeline that wrote rows."""
-    for entry in sorted(objects.list("")):
-        if entry.endswith("/") and not entry.startswith(("_", ".")):
-            commit = _newest_commit(objects, entry, pipeline)
-            if commit:
-                yield commit
-
-
-def _newest_commit(objects: ObjectStore, table: str, pipeline: str) -> CommitInfo | None:
-    undone: int | None = None
-    for version in reversed(deltalog.log_versions(objects, table)):
-        if version == undone:
-            continue
-        commit = deltalog.commit_info(objects, version, table)
-        if commit is not None and commit.undoes is not None:
-            undone = commit.undoes
-            continue
-        if commit is None or commit.turns_back:
+def _newest(commits: Iterable[CommitInfo], pipeline: str) -> CommitInfo | None:
+    """Find the newest commit of a pipeline that wrote rows, unless the table was turned back."""
+    for commit in commits:
+        if commit.turns_back:
             return None
-        said = commit.metadata
-        if said.get("pipeline") == pipeline and said.get("rows") is not None:
+        if commit.wrote_rows_of(pipeline):
             return commit
     return None
+
+
+def _joined(stream: str, commits: Sequence[CommitInfo], known: Known) -> Reached | None:
+    """Judge a stream by the newest commits of all its tables.
+
+    Where they are not at one bookmark, no start is right for all of them: rows would be missing in
+    one, or be there twice in another. A table that no failed run wrote to may have had no row, or
+    not have got it; only a STATE that was released tells.
+    """
+    left = [one for one in commits if _is_left(one, stream, known.attempts)]
+    others = known.tables(stream)
+    # One that the stream does not fill any more may lie there still.
+    behind = [one for one in commits if one not in left and (not others or _table(one) in others)]
+    if not any(_is_plain(one) or _replaces(one) for one in left):
+        return None
+    newest = max(left, key=lambda one: one.committed_at)
+    bookmarks = {digits.canonical(one.metadata["state"]) for one in left}
+    afresh = {_is_afresh(one, stream, known) for one in left}
+    width = max(known.width(stream), len({*others}), len(left) + len(behind))
+    is_released = bookmarks == {digits.canonical(known.released(stream))}
+    is_whole = len(left) >= width or is_released
+    return Reached(
+        run_id=str(newest.metadata.get("run_id")),
+        bookmark=newest.metadata["state"],
+        tables=tuple(sorted(map(_table, left))),
+        is_afresh=True in afresh,
+        replaces=not any(map(_is_plain, left)),
+        has_lost_rows=any(one.lacks_rows for one in left),
+        is_torn=len(bookmarks) > 1 or len(afresh) > 1 or not is_whole,
+    )
+
+
+def _is_left(commit: CommitInfo, stream: str, attempts: Mapping[str, Attempt]) -> bool:
+    """Say whether a failed run left the commit, and it says how far that got."""
+    attempt = attempts.get(str(commit.metadata.get("run_id")))
+    has_bookmark = bool(commit.metadata.get("state"))
+    return attempt is not None and has_bookmark and stream not in attempt.settled
+
+
+def _is_afresh(commit: CommitInfo, stream: str, known: Known) -> bool:
+    attempt = known.attempts[str(commit.metadata.get("run_id"))]
+    return known.begins_afresh(stream, attempt.fresh)
+
+
+def _is_plain(commit: CommitInfo) -> bool:
+    return commit.metadata.get("appends") is True and not _replaces(commit)
+
+
+def _replaces(commit: CommitInfo) -> bool:
+    return commit.metadata.get("replaces") is True
+
+
+def _table(commit: CommitInfo) -> str:
+    return str(commit.metadata.get("stream"))

@@ -13,11 +13,15 @@ from singer_spark.state.create import create_state_store
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What the tables tell: the commits that carry a state, and the tables that tell nothing."""
+    """What the tables tell: the commits that carry a state, and the tables that tell nothing.
+
+    `lacking` are the tables whose newest bookmark is not true, because its commit lacks rows.
+    """
 
     place: str
     commits: tuple[TableCommit, ...]  # oldest first
     silent: tuple[TableLog, ...]
+    lacking: tuple[TableLog, ...] = ()
 
 
 def look_for_state(tables: str | Mapping[str, str], pipeline: str) -> Recovery:
@@ -41,7 +45,12 @@ def look_for_state(tables: str | Mapping[str, str], pipeline: str) -> Recovery:
     )
     if not commits:
         raise StateError(f"{objects.place}: {_why_nothing(logs, pipeline)}")
-    return Recovery(objects.place, tuple(commits), tuple(log for log in logs if not log.commit))
+    return Recovery(
+        objects.place,
+        tuple(commits),
+        silent=tuple(log for log in logs if not log.commit),
+        lacking=tuple(log for log in logs if log.commit and log.lacking_in is not None),
+    )
 
 
 def rebuild(before: Mapping[str, Any], commits: tuple[TableCommit, ...]) -> dict[str, Any]:
@@ -66,12 +75,23 @@ def _is_whole(commit: TableCommit) -> bool:
 
 def explain_silence(log: TableLog) -> str:
     """Tell why a table has nothing to tell."""
+    if log.lacking_in is not None:
+        return f"version {log.lacking_in} lacks rows, and no bookmark before it is known"
     if log.is_cut:
         return (
             f"no bookmark since version {log.oldest}, where its log begins; "
             "older commits were cleaned up"
         )
     return "no commit of this pipeline carries a bookmark"
+
+
+def explain_lack(log: TableLog, pipeline: str) -> str:
+    """Tell why the newest bookmark of a table does not count, and what follows."""
+    stream = log.commit.state_of if log.commit else log.table
+    return (
+        f"version {log.lacking_in} lacks rows, so an older bookmark counts; rows that came after "
+        f"it would be there twice: load it anew, singer-spark run {pipeline} --refresh {stream}"
+    )
 
 
 def _why_nothing(logs: list[TableLog], pipeline: str) -> str:

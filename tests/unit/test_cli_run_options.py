@@ -75,12 +75,26 @@ class TestRefresh:
         assert result.exit_code == 78
         assert "renamed is the table of stream a; name that one: --refresh a" in result.output
 
-    def test_a_stream_that_is_not_selected_is_not_refreshed(self):
+    @pytest.mark.parametrize("tap", ["tap-fake", "tap-spark-source"])
+    def test_a_stream_that_is_not_selected_is_not_refreshed(self, tap):
         path = Path("pipelines/orders.yml")
-        path.write_text(path.read_text().replace("tap: tap-fake", "tap: tap-fake, streams: [b]"))
+        path.write_text(path.read_text().replace("tap: tap-fake", f"tap: {tap}, streams: [b]"))
+        if tap == "tap-fake":
+            # Of others' taps it is known what is a stream once that has been loaded.
+            table = {"location": "x", "id": "t", "version": 1, "run_id": "r"}
+            store().save(replace(store().get("orders"), metadata={"tables": {"a": table}}))
         result = run("orders", "--refresh", "a")
         assert result.exit_code == 78
         assert "source.streams leaves out a; it selects b" in result.output
+
+    def test_others_may_name_their_bookmarks_as_they_like(self):
+        path = Path("pipelines/orders.yml")
+        path.write_text(path.read_text().replace("tap: tap-fake", "tap: tap-fake, streams: [aa]"))
+        offers = 'print(json.dumps({"streams": [{"tap_stream_id": "aa", "metadata": []}]}))'
+        write("tap-fake", f'if "--discover" in sys.argv:\n    {offers}\n    sys.exit()\n{SPY}')
+        result = run("orders", "--refresh", "a")
+        assert result.exit_code == 0, result.output
+        assert "a" not in json.loads(seen()["state"])["bookmarks"]
 
     def test_only_a_state_that_is_empty_at_last_is_warned_of(self):
         empty = 'say(type="STATE", value={"bookmarks": {}})\n'

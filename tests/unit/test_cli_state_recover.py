@@ -45,6 +45,16 @@ def commit(table, stream, bookmark, *, pipeline="shop", root="lake", said=None, 
     write_deltalake(f"{root}/{table}", rows, mode="append", commit_properties=properties, **storage)
 
 
+def note_rows(table, version, rows):
+    """Have a commit say how many rows it wrote, as those of Spark do."""
+    path = Path(table, "_delta_log", f"{version:020}.json")
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+    for action in actions:
+        if "commitInfo" in action:
+            action["commitInfo"]["operationMetrics"] = {"numOutputRows": str(rows)}
+    path.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
 def load_shop():
     """Two tables with several commits, and things that are no tables of this pipeline."""
     commit("public_orders", "public-orders", {**ORDERS, "replication_key_value": "2025"})
@@ -87,6 +97,22 @@ class TestRecover:
         assert "items was restored" in result.output
         assert "--refresh STREAM" in result.output
         assert create_state_store("store").get("shop") is None
+
+    def test_the_bookmark_of_a_commit_that_lacks_rows_does_not_count(self):
+        """A run was killed before it could take that commit back."""
+        commit("events", "events", {"files": 1}, said={"appends": True})
+        commit("events", "events", {"files": 2}, said={"appends": True, "rows": 3})
+        for version in range(2):
+            note_rows("lake/events", version, 1)
+        result = state("recover", "shop", "--yes")
+        assert create_state_store("store").get("shop").watermark == {
+            "bookmarks": {"events": {"files": 1}}
+        }
+        assert "events: version 1 lacks rows" in result.stdout
+        assert "singer-spark run shop --refresh events" in result.stdout
+        Path("lake/events/_delta_log/00000000000000000000.json").unlink()
+        result = state("recover", "shop", "--yes")
+        assert result.exit_code == 74
 
     def test_nothing_is_stored_without_a_yes_or_in_a_dry_run(self):
         load_shop()

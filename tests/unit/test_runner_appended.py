@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import textwrap
 from dataclasses import replace
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from singer_spark import deltalog
+from singer_spark.engine.lease import ENGINE
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.runner import RunOptions, Window
@@ -43,20 +46,24 @@ class Shop:
         self.bench = bench
         self.lake = bench.folder / "lake"
         self.locks = True
+        self.target = {"path": str(self.lake)}
+        self.tap = {"source_url": "delta:x"}
         bench.write("target-spark-delta", TARGET)
 
     def pipeline(self):
         folder = self.bench.folder
         return {
-            "tap": Plugin(str(folder / "tap-spark-source"), {"source_url": "delta:x"}),
-            "target": Plugin(str(folder / "target-spark-delta"), {"path": str(self.lake)}),
+            "tap": Plugin(str(folder / "tap-spark-source"), self.tap),
+            "target": Plugin(str(folder / "target-spark-delta"), self.target),
             "transport": "records",
             "locks": self.locks,
         }
 
-    def fail(self, *, source=None, **options):
+    def fail(self, *, source=None, sends=None, **options):
         """Run and fail; returns the run's id."""
         tell = SOURCE.format(source) if source else ""
+        if sends:
+            tell += f'say(type="STATE", value={sends!r})\nawait_note("committed")\n'
         self.bench.write("tap-spark-source", TAP + tell + "sys.exit(3)")
         self.bench.fail(ChildError, RunOptions(**options), **self.pipeline())
         return self.bench.note("run-id")
@@ -85,7 +92,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(bench):
+def shop(bench, monkeypatch):
+    monkeypatch.setenv(ENGINE, "none")  # these sides need no Spark, whatever they are called
     return Shop(bench)
 
 
@@ -103,7 +111,9 @@ class TestAfterAFailure:
         known.commit(known.fail(), rows=3)
         counted = {"numOutputRows": "1"}
         read = deltalog.commit_info
-        monkeypatch.setattr(deltalog, "commit_info", lambda *a: replace(read(*a), metrics=counted))
+        monkeypatch.setattr(
+            deltalog, "commit_info", lambda *a, **k: replace(read(*a, **k), metrics=counted)
+        )
         known.bench.fail(StateError, RunOptions(), **known.pipeline())
         assert known.run(refresh=("events",))["bookmarks"] == {
             name: value for name, value in STORED["bookmarks"].items() if name != "events"
@@ -212,6 +222,160 @@ class TestAfterAFailure:
         assert "9007199254740995.1" in known.bench.note("tap-state")
 
 
+class TestTablesOfOneStream:
+    """No start is right for all of them unless they are at one bookmark."""
+
+    COPIES = {"events": {}, "more": {"__source__": "events"}}
+    FURTHER = {"files": {"modified": 3}}
+
+    @pytest.fixture
+    def copied(self, known):
+        known.target["stream_maps"] = self.COPIES
+        return known
+
+    def refuse(self, shop, **options):
+        return shop.bench.fail(StateError, RunOptions(**options), **shop.pipeline()).message
+
+    def test_they_go_on_together_where_all_are_at_one_bookmark(self, copied):
+        failed = copied.fail()
+        copied.commit(failed)
+        copied.commit(failed, table="more", state_of="events")
+        assert copied.run() == MOVED
+
+    @pytest.mark.parametrize("other", ["behind", "untouched", "not made"])
+    def test_they_are_refused_where_one_may_lack_rows(self, copied, other):
+        if other == "untouched":
+            copied.commit("an-old-run", table="more", state_of="events")
+        failed = copied.fail()
+        if other == "behind":
+            copied.commit(failed, table="more", state_of="events")
+        copied.commit(failed, self.FURTHER)
+        said = self.refuse(copied)
+        assert "another table of the stream may lack them" in said
+        assert "singer-spark run p --refresh events" in said
+        assert self.refuse(copied) == said
+        assert "events" not in copied.run(refresh=("events",))["bookmarks"]
+
+    def test_what_failed_first_can_be_refreshed_too(self, shop):
+        """No state knows the stream yet, and the way out that is named must be one."""
+        shop.target["stream_maps"] = self.COPIES
+        shop.commit(shop.fail())
+        assert "--refresh events" in self.refuse(shop)
+        assert shop.run(refresh=("events",)) == {"bookmarks": {}}
+        assert shop.assigned["reload"] == ["events"]
+
+    @pytest.mark.parametrize("options", [{}, {"resume": True}])
+    def test_a_table_that_had_no_row_is_no_obstacle(self, copied, options):
+        """The target has released that bookmark, so every table has what belongs to it."""
+        copied.commit(copied.fail(sends=MOVED))
+        assert copied.run(**options) == MOVED
+
+    def test_a_table_that_is_filled_no_more_is_no_obstacle(self, known):
+        table = {"location": "x", "id": "x", "version": 0, "run_id": "x"}
+        store = known.bench.store
+        store.save(replace(store.get("p"), metadata={"tables": {"events": table}}))
+        known.commit("an-old-run", table="people", state_of="events")
+        known.commit(known.fail())
+        assert known.run() == MOVED
+
+
+class TestAppendedByName:
+    """Everything is appended once more by a full run, and no row of that twice."""
+
+    @pytest.fixture(autouse=True)
+    def _append_only(self, shop):
+        shop.target["load_method"] = "append-only"
+
+    @pytest.mark.parametrize("again", [{"full": True}, {"resume": True}])
+    def test_a_full_run_that_failed_goes_on(self, known, again):
+        known.commit(known.fail(full=True))
+        assert known.run(**again) == {"bookmarks": {"events": REACHED}}
+        assert "events" not in known.assigned["reload"]
+
+    @pytest.mark.parametrize("again", [{"full": True}, {"resume": True}, {}])
+    def test_a_first_full_run_that_failed_goes_on(self, shop, again):
+        shop.commit(shop.fail(full=True))
+        assert shop.run(**again) == {"bookmarks": {"events": REACHED}}
+
+    @pytest.mark.parametrize(
+        ("options", "way"), [({"full": True}, "--resume"), ({"refresh": ("events",)}, "--resume")]
+    )
+    def test_a_run_from_the_state_is_refused_and_the_way_is_open(self, known, options, way):
+        """Rows since the state are there, and some from before it twice."""
+        known.commit(known.fail(**options))
+        said = known.bench.fail(StateError, **known.pipeline()).message
+        assert f"singer-spark run p {way}" in said
+        assert known.run(resume=True)["bookmarks"]["events"] == REACHED
+
+    def test_so_it_is_where_every_run_read_in_full(self, known):
+        known.bench.write("tap-spark-source", TAP + "sys.exit(3)")
+        known.bench.fail(ChildError, **{**known.pipeline(), "incremental": False})
+        known.commit(known.bench.note("run-id"))
+        said = known.bench.fail(StateError, **known.pipeline()).message
+        assert "singer-spark run p --refresh events" in said
+        assert known.run(refresh=("events",))["bookmarks"]["events"] == REACHED
+
+    def test_rows_that_are_lost_are_not_found_by_appending_all_once_more(self, shop, monkeypatch):
+        shop.commit(shop.fail(), rows=3)
+        counted, read = {"numOutputRows": "1"}, deltalog.commit_info
+        monkeypatch.setattr(
+            deltalog, "commit_info", lambda *a, **k: replace(read(*a, **k), metrics=counted)
+        )
+        for options in ({}, {"full": True}, {"refresh": ("events",)}):
+            said = shop.bench.fail(StateError, RunOptions(**options), **shop.pipeline()).message
+            assert "remove its table, then load it anew: singer-spark run p --refresh eve" in said
+        shutil.rmtree(shop.lake / "events")
+        assert shop.run(refresh=("events",)) == {"bookmarks": {}}
+
+
+class TestWhereOnlyTheTargetReadsLogs:
+    """The target refuses, says how far the failed run got, and `--resume` goes on from there."""
+
+    TARGET = """
+    given = json.load(open(os.environ["SINGER_SPARK_RUN_FILE"]))
+    unread = [run for run, settled in given["unread"].items() if "events" not in settled]
+    if unread and given["begins"].get("events") != {canonical!r}:
+        fact = {{"kind": "reached", "stream": "events", "bookmark": {text!r}}}
+        open(os.environ["SINGER_SPARK_REPORT"], "a").write(json.dumps(fact) + chr(10))
+        sys.stdin.read()
+        sys.exit(74)
+    """
+    DIGITS = '{"files": 9007199254740995.1}'
+
+    @pytest.fixture
+    def remote(self, known):
+        known.target["spark_remote"] = "sc://there"
+        body = self.TARGET.format(canonical=self.DIGITS, text=self.DIGITS)
+        known.bench.write("target-spark-delta", textwrap.dedent(body) + TARGET)
+        return known
+
+    def refuse(self, shop, **options):
+        schema = 'say(type="SCHEMA", stream="events", schema={}, key_properties=[])\n'
+        shop.bench.write("tap-spark-source", TAP + schema)
+        shop.bench.fail(ChildError, RunOptions(**options), **shop.pipeline())
+
+    @pytest.mark.parametrize("options", [{}, {"resume": True}])
+    def test_resume_leads_on(self, remote, options):
+        remote.fail()
+        self.refuse(remote, **options)
+        state = remote.run(resume=True)
+        assert "9007199254740995.1" in remote.bench.note("tap-state")
+        assert state["bookmarks"]["orders"] == {"at": 1}
+
+    def test_what_a_full_run_had_begun_goes_on(self, remote):
+        remote.fail(full=True)
+        self.refuse(remote)
+        assert set(remote.run(resume=True)["bookmarks"]) == {"events"}
+        assert "Resuming --full" in " ".join(remote.bench.lines)
+
+    def test_what_someone_settled_counts_no_more(self, remote):
+        failed, store = remote.fail(), remote.bench.store
+        new = {"bookmarks": {**STORED["bookmarks"], "events": {"files": {"modified": 0}}}}
+        replace_state(store, store.get("p"), new, streams=("events",))
+        assert remote.run() == new
+        assert remote.assigned["unread"] == {failed: ["events"]}
+
+
 class TestNotWhere:
     def test_the_last_run_succeeded(self, known, monkeypatch):
         known.commit(known.fail())
@@ -244,11 +408,11 @@ class TestNotWhere:
         (known.bench.folder / "state/p/state.json").write_text(json.dumps(other))
         assert known.run() == other
 
-    def test_the_commit_is_of_a_run_that_began_elsewhere(self, known):
-        known.commit(known.fail(full=True))
-        assert known.run() == STORED
-        known.commit(known.fail(refresh=("events",)))
-        assert known.run() == STORED
+    def test_all_of_it_is_to_be_appended_once_more(self, known):
+        """A full run that follows a failed one appends everything, behind what is there."""
+        known.target["load_method"] = "append-only"
+        known.commit(known.fail())
+        assert known.run(full=True) == {}
 
     def test_the_run_itself_begins_elsewhere(self, known):
         known.commit(known.fail())
@@ -310,12 +474,6 @@ class TestNotWhere:
         known.commit("x", rows=None)
         assert known.run() == MOVED
 
-    def test_two_tables_of_one_stream_begin_from_the_state(self, known):
-        failed = known.fail()
-        known.commit(failed)
-        known.commit(failed, table="more", state_of="events")
-        assert known.run() == STORED
-
     def test_every_run_reads_in_full(self, known):
         known.commit(known.fail())
         assert known.run(changes={"incremental": False}) == {}
@@ -326,7 +484,7 @@ class TestNotWhere:
         known.lake.rename(known.bench.folder / "away")
         known.lake.write_text("no folder")
         assert known.run() == STORED
-        assert known.assigned["unread"] == [failed]
+        assert known.assigned["unread"] == {failed: []}
 
     def test_what_lies_on_this_disk_is_not_what_a_spark_elsewhere_reads(self, known):
         failed = known.fail()
@@ -334,4 +492,4 @@ class TestNotWhere:
         target = known.pipeline()["target"]
         remote = Plugin(target.command, {**target.config, "spark_remote": "sc://there"})
         assert known.run(changes={"target": remote}) == STORED
-        assert known.assigned["unread"] == [failed]
+        assert known.assigned["unread"] == {failed: []}

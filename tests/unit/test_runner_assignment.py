@@ -65,8 +65,20 @@ class TestReload:
         assert told(spied) | {"generation": 0} == {
             "generation": 0, "claims": False, "claimed": [], "reload": [], "resumes": False,
             "replaces": False,
-            "source": None, "tables": {}, "unread": [],
+            "source": None, "tables": {}, "unread": {}, "begins": {}, "cleans": False,
         }  # fmt: skip
+
+    @pytest.mark.parametrize("locks", [True, False])
+    def test_it_says_whether_a_run_before_it_may_have_left_things(self, spied, locks):
+        spied.run(locks=locks)
+        assert told(spied)["cleans"] is False
+        spied.write("target-fake", "sys.exit(3)")
+        spied.fail(ChildError, locks=locks)
+        spied.write("target-fake", TARGET)
+        spied.run(locks=locks)
+        assert told(spied)["cleans"] is True
+        spied.run(locks=locks)
+        assert told(spied)["cleans"] is False
 
     def test_a_plain_run_reloads_nothing(self, known):
         known.run()
@@ -105,7 +117,7 @@ class TestReload:
         assert told(spied) == {
             "generation": None, "claims": False, "claimed": [], "reload": ["*"], "resumes": False,
             "replaces": False,
-            "source": None, "tables": {}, "unread": [],
+            "source": None, "tables": {}, "unread": {}, "begins": {}, "cleans": False,
         }  # fmt: skip
         assert spied.note("state-url") == ""
 

@@ -13,11 +13,13 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from moto import mock_aws
 
+from singer_spark import digits
 from singer_spark.assignment import RUN_FILE, Assignment, TableIdentity
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import StateError
 from singer_spark.report import REPORT_FILE, read_report
 from target_spark_delta import identity
+from target_spark_delta.flow import Flow
 from target_spark_delta.target import TargetSparkDelta
 from tests.support.singer import lines, schema, state
 
@@ -190,6 +192,19 @@ class TestOtherNames:
         with pytest.raises(StateError, match="was loaded into people before"):
             lake.run(known=known)
 
+    def test_a_copy_that_had_no_row_is_known_to_a_run_that_goes_on(self, lake):
+        """The first run failed when the one table had rows and the other none."""
+        lake.run(USERS, known=False, config=self.BOTH)
+        facts = [fact for _, fact in read_report(lake.told) if fact["kind"] == "table"]
+        assert facts[0]["stream"] != facts[1]["stream"], "before the first row"
+        known = {fact["stream"]: TableIdentity.from_dict(fact) for fact in facts[:2]}
+        assert known["copies"].is_absent
+        lake.run(known={**known, "users": lake.known}, config=self.BOTH, resumes=True)
+
+    def test_a_table_that_had_no_row_is_none_that_the_state_was_loaded_into(self, lake):
+        absent = replace(lake.known, id="", version=-1, state_of="users")
+        lake.run(known={"people": absent})
+
     def test_a_copy_that_had_no_row_yet_is_known(self, lake):
         facts = {fact["stream"]: fact for fact in lake.run(known=False, config=self.BOTH)}
         assert facts["copies"]["id"] == ""
@@ -197,26 +212,73 @@ class TestOtherNames:
         lake.run(known={"users": lake.known, "copies": absent}, config=self.BOTH)
 
 
-def test_rows_of_a_failed_run_that_only_spark_can_see_are_not_appended_twice(lake, monkeypatch):
-    said = {"pipeline": "shop", "run_id": "run-1", "rows": 1, "state": {"files": 1}}
-    commits = {
-        version: CommitInfo(version=version, operation=name, metadata=metadata, metrics={})
-        for version, name, metadata in [(0, "WRITE", said), (1, "OPTIMIZE", {})]
-    }
-    history = identity.History("t", sorted(commits), commits.get)
-    monkeypatch.setattr(identity, "history_by_spark", lambda *_: history)
-    run = Assignment(run_id="run-2", pipeline="shop", unread=frozenset({"run-1"}))
-    with pytest.raises(StateError, match="rows that run run-1 left before it failed"):
-        identity.check_unread(None, "t", run, "users")
-    identity.check_unread(None, "t", replace(run, unread=frozenset({"run-0"})), "users")
-    commits[1] = replace(commits[1], operation="RESTORE")
-    identity.check_unread(None, "t", run, "users")
+class TestRowsThatOnlySparkCanSee:
+    """Rows of a failed run are not appended twice."""
+
+    SAID = {"pipeline": "shop", "run_id": "run-1", "rows": 2, "appends": True}
+    RUN = Assignment(run_id="run-2", pipeline="shop", unread={"run-1": ["orders"]})
+
+    @pytest.fixture
+    def check(self, tmp_path, monkeypatch):
+        monkeypatch.setenv(REPORT_FILE, str(tmp_path / "report"))
+
+        def check(*commits, **changes):
+            known = {
+                version: CommitInfo(version=version, operation=name, metadata=said, metrics=metrics)
+                for version, (name, said, metrics) in enumerate(commits)
+            }
+            history = identity.History("t", sorted(known), known.get)
+            monkeypatch.setattr(identity, "history_by_spark", lambda *_: history)
+            identity.check_unread(None, "t", replace(self.RUN, **changes), "users")
+
+        return check
+
+    def left(self, written="2"):
+        text = '{"files": 9007199254740995.1}'
+        return "WRITE", {**self.SAID, "state": digits.loads(text)}, {"numOutputRows": written}
+
+    def test_the_way_on_is_named_and_how_far_they_go_is_reported(self, check, tmp_path):
+        with pytest.raises(StateError, match=r"run run-1 left .* --resume"):
+            check(self.left(), ("OPTIMIZE", {}, {}))
+        ((_, fact),) = read_report(tmp_path / "report")
+        assert fact["stream"] == "users"
+        assert fact["bookmark"] == '{"files": 9007199254740995.1}'
+
+    def test_a_commit_that_lacks_rows_is_no_start(self, check, tmp_path):
+        with pytest.raises(StateError, match=r"remove it, and load it anew: .* --refresh users"):
+            check(self.left(written="1"))
+        assert not (tmp_path / "report").exists()
+
+    def test_a_run_that_begins_there_goes_on(self, check):
+        check(self.left(), begins={"users": '{"files": 9007199254740995.1}'})
+
+    @pytest.mark.parametrize(
+        "commits",
+        [
+            [("RESTORE", {}, {})],
+            [("RESTORE", {**SAID, "rows": None, "undoes": 0}, {})],
+            [("WRITE", {**SAID, "run_id": "run-0", "state": {"x": 1}}, {})],
+        ],
+    )
+    def test_nothing_is_left_of_them(self, check, commits):
+        check(self.left(), *commits)
+
+    def test_someone_has_settled_the_stream(self, check):
+        check(self.left(), unread={"run-1": ["users"]})
 
 
 def test_who_took_over_claims_a_table_although_no_record_comes(lake):
     with pytest.raises(AskedSparkError):
         lake.run(claims=True)
     lake.run(claims=True, claimed=frozenset({"users"}))
+
+
+@pytest.mark.parametrize("cleans", [True, False])
+def test_only_who_follows_a_failed_run_looks_for_what_that_left(lake, cleans, monkeypatch):
+    looked = []
+    monkeypatch.setattr(Flow, "drop_abandoned", lambda *_: looked.append(True))
+    lake.run(cleans=cleans)
+    assert bool(looked) is cleans
 
 
 def test_commits_of_others_are_fine(lake):

@@ -1,0 +1,160 @@
+"""How a run begins after others that failed, where nothing tells their rows from those to come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from singer_spark.assignment import EVERY_STREAM, is_same_source
+from singer_spark.bookmark import bookmarked
+from singer_spark.errors import SingerSparkError, StateError
+from singer_spark.names import merged_options
+from singer_spark.pipeline import Pipeline
+from singer_spark.pipeline.endpoints import Plugin
+from singer_spark.pipeline.tables import find_tables
+from singer_spark.runner.identity import known_source, known_tables
+from singer_spark.state.appended import Known, Reached, find_reached, move_to
+from singer_spark.state.change import SOURCE
+
+if TYPE_CHECKING:
+    from singer_spark.runner.start import Kept, Start  # which begins a run, and asks here
+
+APPEND_ONLY = "append-only"
+_UNMAPPED = object()
+
+
+def go_on_after(start: Start, kept: Kept, say: Callable[[str], None]) -> Start:
+    """Begin streams whose rows nothing tells apart where the failed runs before this one stopped.
+
+    Only for our own tap and target. A stream that is replaced, or read in a range, says for itself
+    where it begins; one that is appended to whatever the table has goes on with what had begun.
+    """
+    attempts = kept.attempts()
+    if not attempts or start.attempt is None:
+        return start
+    known = Known(
+        state=kept.state,
+        attempts=attempts,
+        tables=lambda stream: _tables_of(kept.belongs, stream),
+        width=lambda stream: _width(start.pipeline, stream),
+        released=lambda stream: _released(kept, stream),
+    )
+    try:
+        found = find_reached(find_tables(start.pipeline.target), start.pipeline.name, known)
+    except SingerSparkError:
+        return start._replace(unread={run_id: one.settled for run_id, one in attempts.items()})
+    for stream, reached in sorted(found.items()):
+        if _goes_on(start, stream, reached, known, kept):
+            start = _moved(start, stream, reached, kept, say)
+    return start
+
+
+def _goes_on(start: Start, stream: str, reached: Reached, known: Known, kept: Kept) -> bool:
+    """Say whether a stream begins where failed runs stopped.
+
+    Raises:
+        StateError: No start is right.
+    """
+    fresh, name = start.attempt.fresh if start.attempt else (), start.pipeline.name
+    by_name = any(_appends_by_name(start.pipeline.target, one) for one in reached.tables)
+    is_asked = bool({stream, EVERY_STREAM} & {*fresh})
+    if is_asked and stream not in bookmarked(start.state) and (reached.replaces or not by_name):
+        return False  # its rows take the place of those that are there
+    is_same = known.begins_afresh(stream, fresh) == reached.is_afresh
+    if is_asked and not is_same and not reached.replaces:
+        return False  # all of it is to be appended once more, behind those that are there
+    anew = f"load it anew: singer-spark run {name} --refresh {stream}"
+    anew = f"remove its table, then {anew}" if by_name else anew
+    if reached.is_torn:
+        raise StateError(
+            f"{stream}: run {reached.run_id}, which failed, left rows in "
+            f"{', '.join(reached.tables)}, and another table of the stream may lack them; {anew}"
+        )
+    if reached.has_lost_rows:
+        raise StateError(
+            f"{stream}: run {reached.run_id}, which failed, left a commit that lacks rows, and "
+            f"nothing tells those that are there from those to come; {anew}"
+        )
+    if not is_same and not reached.replaces:
+        raise StateError(
+            f"{stream}: run {reached.run_id}, which was to append all of it once more, failed and "
+            f"left rows; go on with that: singer-spark run {name} {_same_again(kept, stream)}"
+        )
+    return True
+
+
+def _moved(
+    start: Start, stream: str, reached: Reached, kept: Kept, say: Callable[[str], None]
+) -> Start:
+    state = move_to(start.state, stream, reached.bookmark)
+    if state is None:
+        return start
+    say(f"{stream}: begins after the rows that run {reached.run_id}, which failed, left")
+    reload = start.reload
+    if EVERY_STREAM in reload:
+        tables = known_tables(kept.belongs)
+        reload = bookmarked(kept.state) | {one.state_of or name for name, one in tables.items()}
+    source = kept.attempts()[reached.run_id].source
+    belongs = _with_source(start, stream, source)
+    return start._replace(state=state, belongs=belongs, reload=frozenset(reload - {stream}))
+
+
+def _same_again(kept: Kept, stream: str) -> str:
+    """Name the option that goes on with a run which read a stream afresh."""
+    failed = kept.resume()
+    is_that = failed and (failed.mode == "full" or stream in failed.streams)
+    return "--resume" if is_that else f"--refresh {stream}"
+
+
+def _with_source(start: Start, stream: str, source: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return what a state belongs to once a stream goes on from rows of a source."""
+    known = known_source(start.belongs) if bookmarked(start.state) else None
+    if source is None:
+        return start.belongs
+    if known is not None and not is_same_source(known, source):
+        name = start.pipeline.name
+        raise StateError(
+            f"{stream}: its table has rows of {source.get('place')}, which a failed run left, but "
+            f"the state belongs to {known.get('place')}; load it anew: singer-spark run {name} "
+            f"--refresh {stream}, or --full; if it is the same: singer-spark state accept {name}"
+        )
+    return {**start.belongs, SOURCE: known or source}
+
+
+def _tables_of(belongs: Mapping[str, Any], stream: str) -> Collection[str]:
+    """Name the tables that a stream of the tap filled when the last run succeeded."""
+    tables = known_tables(belongs)
+    return {name for name, one in tables.items() if (one.state_of or name) == stream}
+
+
+def _width(pipeline: Pipeline, stream: str) -> int:
+    """Count the tables that stream_maps make of a stream."""
+    copies, itself = 0, 1
+    for maps in map(_maps, (pipeline.tap, pipeline.target)):
+        for one in maps.values():
+            if isinstance(one, Mapping) and "__source__" in one:
+                copies += fnmatchcase(stream, str(one["__source__"]))
+        own = next((one for name, one in maps.items() if fnmatchcase(stream, name)), _UNMAPPED)
+        if (maps.get("__else__", _UNMAPPED) if own is _UNMAPPED else own) in (None, "__NULL__"):
+            itself = 0
+    return max(1, copies + itself)
+
+
+def _maps(side: Plugin) -> Mapping[str, Any]:
+    maps = side.config.get("stream_maps")
+    return maps if isinstance(maps, Mapping) else {}
+
+
+def _released(kept: Kept, stream: str) -> Any:
+    """Return the bookmark of a stream that a failed run's target had committed to."""
+    failed = kept.resume()
+    bookmarks = failed.state.get("bookmarks") if failed else None
+    return bookmarks.get(stream) if isinstance(bookmarks, Mapping) else None
+
+
+def _appends_by_name(target: Plugin, table: str) -> bool:
+    """Say whether a stream is appended because someone chose that."""
+    given = target.config.get("stream_options")
+    options = merged_options(table, given if isinstance(given, Mapping) else None)
+    return (options.get("load_method") or target.config.get("load_method")) == APPEND_ONLY
