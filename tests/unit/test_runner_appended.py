@@ -12,7 +12,6 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from singer_spark import deltalog
-from singer_spark.engine.lease import ENGINE
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.runner import RunOptions, Window
@@ -92,8 +91,7 @@ class Shop:
 
 
 @pytest.fixture
-def shop(bench, monkeypatch):
-    monkeypatch.setenv(ENGINE, "none")  # these sides need no Spark, whatever they are called
+def shop(bench):
     return Shop(bench)
 
 
