@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,6 +21,7 @@ from singer_spark.errors import DataError, RecordError
 from singer_spark.names import literal, quote
 from target_spark_delta.batch_lines import FILE_PLACES
 from target_spark_delta.frame import TABLE_VERSION, Shape
+from target_spark_delta.jobs import Footer, read_footer
 from target_spark_delta.manifest import Manifest, Rules
 from target_spark_delta.reading import Records, wire_fields, wire_schema
 from target_spark_delta.spool import CARRIED, LINE_NUMBER, RECEIVED, Segment
@@ -34,22 +36,39 @@ _JSON_OPTIONS = (
 )
 
 
-def open_files(spark: SparkSession, manifest: Manifest, files: Sequence[str]) -> list[DataFrame]:
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Files that are open: a frame of each, and what they say of themselves, if all of them do."""
+
+    frames: Sequence[DataFrame]
+    footers: Sequence[Footer]
+
+
+def open_files(spark: SparkSession, manifest: Manifest, files: Sequence[str]) -> Opened:
     """Open the files, each with the schema it has; `#` orders their rows as they stand."""
-    return [_open(spark, manifest, index, file) for index, file in enumerate(files)]
+    footers = list(map(read_footer, files))
+    frames = [
+        _open(spark, manifest, index, file, footer.schema if footer else None)
+        for index, (file, footer) in enumerate(zip(files, footers, strict=True))
+    ]
+    known = [footer for footer in footers if footer]
+    return Opened(frames, known if len(known) == len(files) else ())
 
 
-def _open(spark: SparkSession, manifest: Manifest, index: int, file: str) -> DataFrame:
+def _open(
+    spark: SparkSession, manifest: Manifest, index: int, file: str, schema: T.StructType | None
+) -> DataFrame:
     name = (
         f"stream {manifest.rules.stream}, line {manifest.line}: BATCH file {manifest.files[index]}"
     )
     try:
-        frame = spark.read.parquet(file)
+        frame = (spark.read.schema(schema) if schema else spark.read).parquet(file)
+        names = schema.names if schema else frame.columns
     except SPARK_ERRORS as error:
         said = str(error).splitlines()[0][:200]
         raise DataError(f"{name} cannot be read as Parquet ({said}); look at the tap") from error
     if not manifest.rules.mapping:
-        _check_columns(name, manifest.rules, frame.columns)
+        _check_columns(name, manifest.rules, names)
     number = F.lit(index * FILE_PLACES) + F.col("_metadata.row_index")
     return frame.select("*", number.alias(LINE_NUMBER))
 
@@ -62,7 +81,21 @@ def _check_columns(name: str, rules: Rules, columns: Sequence[str]) -> None:
         logger.warning("%s: left out, because its SCHEMA lacks it: %s", name, ", ".join(unknown))
 
 
-def note_facts(segment: Segment, manifest: Manifest, frames: Sequence[DataFrame]) -> None:
+def note_facts(segment: Segment, manifest: Manifest, opened: Opened) -> None:
+    """Note how many rows there are, deletions among them and such that have a version."""
+    columns = {name for footer in opened.footers for name in footer.schema.names}
+    if not opened.footers or columns & {DELETED_AT, TABLE_VERSION}:
+        rows, deletions, versioned = _count(manifest, opened.frames)
+    else:
+        rows, deletions = sum(footer.rows for footer in opened.footers), 0
+        versioned = 0 if manifest.version is None else rows
+    segment.rows = rows
+    segment.has_deletions = deletions > 0
+    segment.is_partial = segment.has_deletions or manifest.rules.partial
+    segment.has_versions = versioned > 0
+
+
+def _count(manifest: Manifest, frames: Sequence[DataFrame]) -> tuple[int, int, int]:
     """Count the rows, the deletions among them and those that have a version."""
     facts = functools.reduce(
         DataFrame.unionAll,
@@ -75,10 +108,7 @@ def note_facts(segment: Segment, manifest: Manifest, frames: Sequence[DataFrame]
         ),
     ).selectExpr("count(*)", "count_if(deleted)", "count_if(versioned)")
     rows, deletions, versioned = (column[0].as_py() for column in facts.toArrow().columns)
-    segment.rows = rows
-    segment.has_deletions = deletions > 0
-    segment.is_partial = segment.has_deletions or manifest.rules.partial
-    segment.has_versions = versioned > 0
+    return rows, deletions, versioned
 
 
 def typed_records(manifest: Manifest, frames: Sequence[DataFrame], shape: Shape) -> Records:

@@ -26,6 +26,7 @@ from target_spark_delta.alter import Policy, adapt, regain_clusters
 from target_spark_delta.commit import Commit, Counts, claim, describe_commits, execute
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import TABLE_VERSION, Shape
+from target_spark_delta.jobs import Footer, facts_in_files
 from target_spark_delta.keys import (
     changed_key,
     check_key,
@@ -51,7 +52,7 @@ from target_spark_delta.methods.owners import NotOursError, check_owner
 from target_spark_delta.quarantine import UnreadableKeyError, held_keys, set_aside
 from target_spark_delta.reading import empty_folder, empty_staging
 from target_spark_delta.source import Source, open_source
-from target_spark_delta.spool import Segment
+from target_spark_delta.spool import KeyFacts, Segment
 from target_spark_delta.table import create
 from target_spark_delta.validation import DELETED_AT
 
@@ -133,6 +134,7 @@ def _load_rows(
     def write(rows: DataFrame) -> Counts | None:
         describe_commits(spark, replace(commit, rows=segment.loaded))
         batch = _batch(work, segment, shape, rows, is_new=before is None)
+        batch = replace(batch, facts=batch.facts or _facts_in_files(batch, source.footers, segment))
         if destination.overwrites:
             overwrite.stage(spark, batch, destination.place, commit.run_id)
             return None
@@ -194,7 +196,15 @@ def _batch(work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_ne
         scope=destination.scope,
         compares_by=destination.compares_by,
         removes_at_end=destination.removes_at_end and not work.progress.made_table,
+        scratch=segment.path.parent if destination.settings.spark.is_local else None,
     )
+
+
+def _facts_in_files(batch: Batch, footers: Sequence[Footer], segment: Segment) -> KeyFacts | None:
+    """Look at the keys of files from here, where all of their rows are loaded as they are."""
+    if not footers or segment.rejected or batch.is_partial:
+        return None
+    return facts_in_files(footers, batch.keys, batch.schema)
 
 
 def _as_spelled(table: T.StructType, columns: Sequence[str]) -> T.StructType:

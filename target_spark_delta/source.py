@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,6 +15,7 @@ from singer_spark.errors import DataError, RecordError
 from target_spark_delta.batch_columns import as_texts, note_facts, open_files, typed_records
 from target_spark_delta.batch_lines import first_rejection, stage_lines, texts_of
 from target_spark_delta.frame import Shape
+from target_spark_delta.jobs import Footer
 from target_spark_delta.manifest import Manifest, check_rows, readable_files
 from target_spark_delta.reading import Records, path_for_spark, rejected_records, spooled
 from target_spark_delta.spool import Segment
@@ -27,10 +28,12 @@ class Source:
     Args:
         read: Reads its records, given what columns they become.
         rejected: Reads what was found invalid already: record, error and line.
+        footers: What the files say of themselves, where all rows are read from them as they are.
     """
 
     read: Callable[[Shape], Records]
     rejected: Callable[[], DataFrame]
+    footers: Sequence[Footer] = ()
 
 
 def open_source(
@@ -71,12 +74,13 @@ def _open_batch(
 ) -> Source:
     files = readable_files(manifest, segment.path, shares_disk=staging is None)
     if manifest.format == "parquet":
-        frames = open_files(spark, manifest, files)
+        opened = open_files(spark, manifest, files)
         if manifest.rules.only_types:
-            note_facts(segment, manifest, frames)
+            note_facts(segment, manifest, opened)
             check_rows(manifest, segment.rows)
-            return Source(partial(typed_records, manifest, frames), _none_rejected)
-        texts = as_texts(manifest, frames)
+            read = partial(typed_records, manifest, opened.frames)
+            return Source(read, _none_rejected, opened.footers)
+        texts = as_texts(manifest, opened.frames)
     else:
         texts = texts_of(spark, manifest, files)
     place = str(segment.path / "lines") if staging is None else f"{staging}/{segment.id}"

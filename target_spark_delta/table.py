@@ -106,25 +106,26 @@ class Table:
 
     def history(self, spark: SparkSession, most: int) -> list[dict[str, Any]]:
         """Return the operations of the last commits, newest first, and what they counted."""
-        history = spark.sql(f"describe history {self.sql} limit {most}")
-        told: list[dict[str, Any]] = (
-            history.select("operation", "operationMetrics").toArrow().to_pylist()
-        )
-        return [{**one, "operationMetrics": dict(one["operationMetrics"] or ())} for one in told]
+        commits = answer(spark, f"describe history {self.sql} limit {most}")
+        return [
+            {"operation": one["operation"], "operationMetrics": one["operationMetrics"] or {}}
+            for one in commits
+        ]
 
     def detail(self, spark: SparkSession) -> dict[str, Any]:
         """Return what Delta says of the table."""
-        detail = spark.sql(f"describe detail {self.sql}")
-        wanted = detail.select(
-            "partitionColumns", "clusteringColumns", "sizeInBytes", "properties", "tableFeatures"
-        ).toArrow()
-        told: dict[str, Any] = wanted.to_pylist()[0]
-        return {**told, "properties": dict(told["properties"])}
+        (detail,) = answer(spark, f"describe detail {self.sql}")
+        return detail
 
     def cluster(self, spark: SparkSession, columns: Sequence[str]) -> None:
         """Cluster what is written from now on."""
         if columns:
             spark.sql(f"alter table {self.sql} {_columns('cluster by', columns)}")
+
+
+def answer(spark: SparkSession, statement: str) -> list[dict[str, Any]]:
+    """Return what a statement says; fetched in part it would take a job."""
+    return [row.asDict() for row in spark.sql(statement).collect()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -113,6 +114,7 @@ class Batch:
         scope: What the tap reads of its table in this run, where it says.
         compares_by: The column by which appended rows are looked for in the table.
         removes_at_end: Whether what the run does not send of a part goes at its end.
+        scratch: A folder that Spark shares with this process, if there is one.
     """
 
     rows: DataFrame
@@ -134,3 +136,4 @@ class Batch:
     scope: Scope | None = None
     compares_by: str | None = None
     removes_at_end: bool = False
+    scratch: Path | None = None

@@ -228,6 +228,7 @@ def _changes(batch: Batch, facts: KeyFacts, known: DataFrame, linked: DataFrame)
         folded=False,
         skip_unchanged=True,
         removed=f"s.{quote(_REMOVED)}",
+        scratch=batch.scratch,
     )
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.storagelevel import StorageLevel
 
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
 from target_spark_delta.commit import Counts, Late, Tally
+from target_spark_delta.jobs import worked_out
 from target_spark_delta.methods.keyed import carries
 from target_spark_delta.methods.late import Bookmark, count_late
 from target_spark_delta.methods.same import comparable, compared
@@ -20,6 +21,7 @@ from target_spark_delta.spool import Range
 from target_spark_delta.table import Table
 
 MATERIALIZE_SOURCE = "spark.databricks.delta.merge.materializeSource"
+_FEW_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,7 @@ class Changes:
             nothing behind, be it newer or be it in columns that the row does not carry.
         left_out: SQL that says whether a row is not inserted where the table has none of its key.
         is_counted: Whether `count` is the number of rows just as they came, so that fewer are lost.
+        scratch: A folder that Spark shares with this process, if there is one.
     """
 
     rows: DataFrame
@@ -65,6 +68,7 @@ class Changes:
     afresh: str = "false"
     left_out: str = "false"
     is_counted: bool = False
+    scratch: Path | None = None
 
     @property
     def settable(self) -> list[str]:
@@ -111,17 +115,15 @@ class Changes:
 
 def merge(spark: SparkSession, table: Table, changes: Changes) -> Counts:
     """Merge rows by their keys in one commit, or in none if the table has them all."""
-    if not changes.folded and changes.removed is None and changes.bounds:
+    if _may_all_be_new(changes):
         inserted = _insert_new(spark, table, changes)
         if inserted.inserted == changes.count:
             # The table had no rows in that range, so those that it has now are the new ones.
             added = spark.sql(f"select * from {table.sql} t where {changes.bounds}")
             return replace(inserted, late=_late(added, changes))
     tally = Tally()
-    changed = _changed(spark, table, changes, tally).persist(StorageLevel.DISK_ONLY)
-    try:
-        # All of them, not only until the first: what was read is counted on the way.
-        count = changed.count()
+    # All of them, not only until the first: what was read is counted on the way.
+    with worked_out(_changed(spark, table, changes, tally), changes.scratch) as (changed, count):
         if changes.is_counted:
             tally.check(table, changes.count)
         # Before the commit, after which Spark would read the kept rows anew and find none changed.
@@ -129,12 +131,17 @@ def merge(spark: SparkSession, table: Table, changes: Changes) -> Counts:
         known = changes.count - count if changes.is_counted else 0
         if not count:
             return Counts(late=late, unchanged=known)
-        spark.conf.set(MATERIALIZE_SOURCE, "auto")
+        # Files are the same however often they are read, so that Delta need not copy the rows.
+        spark.conf.set(MATERIALIZE_SOURCE, "none" if changes.scratch else "auto")
         changed.createOrReplaceTempView("changed_rows")
         counts = commit.execute(spark, table, _merge_sql(table, changes), count=count)
         return replace(counts, late=late, unchanged=known)
-    finally:
-        changed.unpersist()
+
+
+def _may_all_be_new(changes: Changes) -> bool:
+    """Say whether it pays to ask if the table has none of the rows; of a few it does not."""
+    is_plain = not changes.folded and changes.removed is None and bool(changes.bounds)
+    return is_plain and changes.count > _FEW_ROWS
 
 
 def _late(changed: DataFrame, changes: Changes) -> Late | None:

@@ -321,4 +321,5 @@ def _changes(batch: Batch, merged: DataFrame) -> Changes:
         skip_unchanged=batch.skip_unchanged,
         removed=f"s.{quote(_REMOVED)}",
         afresh=f"s.{quote(LIVES)}" if folded else "true",
+        scratch=batch.scratch,
     )

@@ -39,6 +39,7 @@ def write(spark: SparkSession, batch: Batch) -> Counts:
         afresh=f"s.{quote(REBORN)}" if batch.removes else "false",
         left_out=_lacking(batch),
         is_counted=not batch.is_partial,
+        scratch=batch.scratch,
     )
     known = _with_known(spark, batch, changes)
     rows, _ = one_per_key(replace(batch, rows=known, facts=facts))
