@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from singer_spark import deltalog, digits
 from singer_spark.deltalog import CommitInfo
-from singer_spark.engine.session import SPARK_ERRORS
+from singer_spark.engine.session import SPARK_ERRORS, answer_of
 from singer_spark.errors import SingerSparkError, TransientError
 from target_spark_delta import fence
 from target_spark_delta.log import forget_last_commit, last_commit, newest_version, read_commit
@@ -238,7 +238,7 @@ def execute(
         count: How many rows a MERGE reads, where that is known.
     """
     result, info = _made(spark, table, lambda: spark.sql(statement))
-    told = result.toArrow()
+    told = answer_of(result)
     if not told.num_rows:
         # Delta says nothing where it has skipped a commit.
         raise fence.overtaken(table)

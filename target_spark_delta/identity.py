@@ -62,7 +62,7 @@ def history_by_spark(spark: SparkSession, table: Table) -> History:
     """Read a log through Spark."""
     if table.schema(spark) is None:
         return History(None, (), lambda _: None)
-    known = spark.sql(f"describe detail {table.sql}").select("id").toArrow()["id"][0].as_py()
+    known = table.detail(spark)["id"]
     columns = "version", "operation", "userMetadata", "operationMetrics"
     rows = spark.sql(f"describe history {table.sql}").select(*columns).toArrow().to_pylist()
     commits = {

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from singer_spark import deltalog
 from singer_spark.causes import innermost_cause
@@ -14,7 +12,7 @@ from singer_spark.deltalog import CommitInfo
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import SingerSparkError
 from target_spark_delta.files import give_up, log_files
-from target_spark_delta.table import Table
+from target_spark_delta.table import Table, answer
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +54,8 @@ def newest_version(spark: SparkSession, table: Table) -> int:
                 return versions[-1]
         except SingerSparkError as error:
             give_up(location, error)
-    newest = spark.sql(f"describe history {table.sql} limit 1").select("version").toArrow()
-    return int(newest["version"][0].as_py())
+    (newest,) = answer(spark, f"describe history {table.sql} limit 1")
+    return int(newest["version"])
 
 
 def location_of(spark: SparkSession, table: Table) -> str:
@@ -65,8 +63,7 @@ def location_of(spark: SparkSession, table: Table) -> str:
     if table.path is not None:
         return table.path
     if table.sql not in LOCATIONS:
-        detail = spark.sql(f"describe detail {table.sql}").select("location").toArrow()
-        LOCATIONS[table.sql] = str(detail["location"][0].as_py())
+        LOCATIONS[table.sql] = str(table.detail(spark)["location"])
     return LOCATIONS[table.sql]
 
 
@@ -78,17 +75,11 @@ def _described(spark: SparkSession, table: Table, version: int) -> CommitInfo | 
 
 def _history(spark: SparkSession, table: Table, version: int, most: int) -> CommitInfo | None:
     try:
-        history = spark.sql(f"describe history {table.sql} limit {most}")
-        found: list[dict[str, Any]] = (
-            history.where(F.col("version") == version)
-            .select("operation", "userMetadata", "operationMetrics")
-            .toArrow()
-            .to_pylist()
-        )
+        history = answer(spark, f"describe history {table.sql} limit {most}")
     except SPARK_ERRORS as error:
         logger.debug("%s: %s", table, innermost_cause(error))
         return None
-    for one in found:
+    for one in (one for one in history if one["version"] == version):
         return CommitInfo(
             version=version,
             operation=str(one["operation"]),

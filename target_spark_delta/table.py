@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from typing_extensions import override
 
 from singer_spark.datatype import comment_ddl, to_ddl
+from singer_spark.engine.session import answer_of
 from singer_spark.names import literal, quote, quote_path
 from target_spark_delta import fence, files
 
@@ -107,15 +108,12 @@ class Table:
     def history(self, spark: SparkSession, most: int) -> list[dict[str, Any]]:
         """Return the operations of the last commits, newest first, and what they counted."""
         commits = answer(spark, f"describe history {self.sql} limit {most}")
-        return [
-            {"operation": one["operation"], "operationMetrics": one["operationMetrics"] or {}}
-            for one in commits
-        ]
+        return [{**one, "operationMetrics": dict(one["operationMetrics"] or ())} for one in commits]
 
     def detail(self, spark: SparkSession) -> dict[str, Any]:
         """Return what Delta says of the table."""
         (detail,) = answer(spark, f"describe detail {self.sql}")
-        return detail
+        return {**detail, "properties": dict(detail["properties"])}
 
     def cluster(self, spark: SparkSession, columns: Sequence[str]) -> None:
         """Cluster what is written from now on."""
@@ -124,8 +122,9 @@ class Table:
 
 
 def answer(spark: SparkSession, statement: str) -> list[dict[str, Any]]:
-    """Return what a statement says; fetched in part it would take a job."""
-    return [row.asDict() for row in spark.sql(statement).collect()]
+    """Return what a statement says."""
+    rows: list[dict[str, Any]] = answer_of(spark.sql(statement)).to_pylist()
+    return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

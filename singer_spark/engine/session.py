@@ -25,7 +25,8 @@ from singer_spark.progress import FinishedTasks, report_progress
 from singer_spark.settings import SparkSettings
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 # What Spark raises.
 SPARK_ERRORS = (PySparkException,)
@@ -86,6 +87,16 @@ def isolated() -> SparkSession:
     if _new_session is None:
         raise RuntimeError("open_session comes first")
     return _new_session()
+
+
+def answer_of(result: DataFrame) -> pa.Table:
+    """Return what a command has answered; it came with the command, unless it is large."""
+    import pyarrow as pa
+
+    relation = getattr(getattr(result, "_plan", None), "_plan", None)
+    if relation is not None and relation.local_relation.data:
+        return pa.ipc.open_stream(relation.local_relation.data).read_all()
+    return result.toArrow()
 
 
 def engine_for_pipe() -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from singer_spark.errors import DataError
-from target_spark_delta.table import Table
+from target_spark_delta.table import Table, answer
 
 _FEW_COMMITS = 10
 _REPLACING = ("CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE AS SELECT")
@@ -38,10 +38,7 @@ def check_owner(spark: SparkSession, table: Table, pipeline: str | None) -> None
 
 
 def _commits(spark: SparkSession, table: Table, limit: str) -> list[dict[str, Any]]:
-    history = spark.sql(f"describe history {table.sql} {limit}")
-    columns = "version", "operation", "operationParameters", "userMetadata"
-    commits: list[dict[str, Any]] = history.select(*columns).toArrow().to_pylist()
-    return commits
+    return answer(spark, f"describe history {table.sql} {limit}")
 
 
 def _is_known(
