@@ -16,6 +16,8 @@ from typing import Any
 
 PIPELINE = "SINGER_SPARK_PIPELINE"
 RUN_ID = "SINGER_SPARK_RUN_ID"
+# The names and patterns of the streams that our tap reads, as JSON; without it all of them.
+STREAMS = "SINGER_SPARK_STREAMS"
 RUN_FILE = "SINGER_SPARK_RUN_FILE"
 # The URL of the state store, which may hold a password and so stands in no file.
 STATE_URL = "SINGER_SPARK_STATE_URL"

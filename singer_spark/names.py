@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from singer_spark.errors import SettingsError
+
 
 def quote(name: str) -> str:
     """Quote one identifier for Spark SQL."""
@@ -27,6 +29,23 @@ def literal(text: str) -> str:
 def table_name(stream: str) -> str:
     """Fold a stream's name into a table's: what is no letter, digit or underscore becomes one."""
     return re.sub(r"[^A-Za-z0-9_]", "_", stream)
+
+
+def chosen_names(known: Collection[str], wanted: Iterable[str]) -> list[str]:
+    """List the known names that names or shell patterns choose.
+
+    Raises:
+        SettingsError: A pattern chooses none.
+    """
+    found = {
+        one: [name for name in known if name == one or fnmatchcase(name, one)] for one in wanted
+    }
+    if unknown := sorted(one for one, names in found.items() if not names):
+        raise SettingsError(
+            f"source.streams: the source offers no {', '.join(unknown)}; "
+            f"available: {', '.join(sorted(known)) or 'none'}"
+        )
+    return list(dict.fromkeys(name for names in found.values() for name in names))
 
 
 def case_clashes(names: Iterable[str]) -> list[tuple[str, ...]]:

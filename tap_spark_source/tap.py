@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -16,10 +17,10 @@ from singer_sdk.singerlib import Catalog
 from typing_extensions import override
 
 from singer_spark import digits
-from singer_spark.assignment import Assignment
+from singer_spark.assignment import STREAMS, Assignment
 from singer_spark.engine.session import open_session
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.names import unmatched
+from singer_spark.names import chosen_names, unmatched
 from singer_spark.plugin import SparkPlugin, read_json_object
 from singer_spark.report import is_reporting, report
 from tap_spark_source.catalog import read_catalog
@@ -32,6 +33,8 @@ from tap_spark_source.stream import SparkStream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tap_spark_source.table import Table
 
 
 class TapSparkSource(SparkPlugin, Tap):
@@ -106,7 +109,13 @@ class TapSparkSource(SparkPlugin, Tap):
             self.logger.warning("No table of the source matches the setting tables")
         for pattern in unmatched(self.settings.stream_options, [table.stream for table in tables]):
             self.logger.warning("stream_options: no stream is named %s", pattern)
-        return [SparkStream(self, table=table) for table in tables]
+        return [SparkStream(self, table=table) for table in self._chosen(tables)]
+
+    def _chosen(self, tables: Sequence[Table]) -> Sequence[Table]:
+        """Leave out the tables that the pipeline does not name."""
+        wanted = json.loads(os.environ.get(STREAMS) or "[]")
+        names = chosen_names([table.stream for table in tables], wanted) if wanted else None
+        return tables if names is None else [table for table in tables if table.stream in names]
 
     @override
     def load_state(self, state: dict[str, Any]) -> None:

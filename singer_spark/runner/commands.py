@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from singer_spark.assignment import PIPELINE, RUN_FILE, RUN_ID, STATE_URL, Assignment
+from singer_spark.assignment import PIPELINE, RUN_FILE, RUN_ID, STATE_URL, STREAMS, Assignment
 from singer_spark.errors import ProtocolError, SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.report import REPORT_FILE
 from singer_spark.runner.handover import Command
 from singer_spark.runner.selection import select_streams
-from singer_spark.runner.start import Start
+from singer_spark.runner.start import OUR_TAP, Start
 from singer_spark.runner.supervisor import Children
 from singer_spark.runner.transfer import Transfer
 from singer_spark.runner.transport import with_transport
@@ -111,11 +111,14 @@ def transfer_all(job: Job, transfer: Transfer, commands: Commands, start: Start)
     pipeline = with_transport(start.pipeline, job.folder / "batches")
     tap = commands.tap.given("--config", pipeline.tap.config)
     target = commands.target.given("--config", pipeline.target.config)
-    if pipeline.streams:
+    env = {**job.env, STREAMS: ""}
+    if pipeline.streams and tap.name == OUR_TAP:
+        env[STREAMS] = json.dumps(pipeline.streams)
+    elif pipeline.streams:
         tap = tap.given("--catalog", catalog_of(job, transfer.children, tap))
     if start.state:
         tap = tap.given("--state", start.state)
-    transfer.run(tap, target, job.env)
+    transfer.run(tap, target, env)
 
 
 def catalog_of(job: Job, children: Children, tap: Command) -> dict[str, Any]:

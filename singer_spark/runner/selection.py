@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
-from singer_spark.errors import ProtocolError, SettingsError
+from singer_spark.errors import ProtocolError
+from singer_spark.names import chosen_names
 
 
 def select_streams(catalog: Any, wanted: Sequence[str]) -> dict[str, Any]:
@@ -19,17 +19,7 @@ def select_streams(catalog: Any, wanted: Sequence[str]) -> dict[str, Any]:
 def chosen_ids(catalog: Any, wanted: Sequence[str]) -> list[str]:
     """List the streams that names or shell patterns choose; without any, those that are advised."""
     known = stream_ids(catalog)
-    if not wanted:
-        return _advised(known, catalog)
-    found = {
-        one: [name for name in known if name == one or fnmatchcase(name, one)] for one in wanted
-    }
-    if unknown := sorted(one for one, names in found.items() if not names):
-        raise SettingsError(
-            f"source.streams: the source offers no {', '.join(unknown)}; "
-            f"available: {', '.join(sorted(known)) or 'none'}"
-        )
-    return list(dict.fromkeys(name for names in found.values() for name in names))
+    return chosen_names(known, wanted) if wanted else _advised(known, catalog)
 
 
 def stream_ids(catalog: Any) -> list[str]:

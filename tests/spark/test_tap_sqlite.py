@@ -7,7 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from singer_spark.errors import DataError
+from singer_spark.assignment import STREAMS
+from singer_spark.errors import DataError, SettingsError
 from tests.support.tap import discover, entry_of, run_tap
 
 STATEMENTS = """
@@ -86,6 +87,16 @@ def test_an_incremental_read_goes_on_at_its_bookmark(url):
     first = run_tap(config)
     assert first.bookmark("main-kinds")["replication_key_value"] == 3
     assert [row["id"] for row in run_tap(config, state=first.state).records()] == [3]
+
+
+def test_a_pipeline_names_the_streams_that_are_read(url, monkeypatch):
+    monkeypatch.setenv(STREAMS, '["main-pairs", "main-b*"]')
+    config = {"source_url": url, "tables": ["main.*"]}
+    read = {one["stream"] for one in run_tap(config).of("SCHEMA")}
+    assert read == {"main-bytes", "main-pairs"}
+    monkeypatch.setenv(STREAMS, '["main-nix"]')
+    with pytest.raises(SettingsError, match=r"offers no main-nix; available: main-bytes, "):
+        run_tap(config)
 
 
 def test_a_key_that_may_be_null_is_warned_of(url, caplog):

@@ -64,6 +64,16 @@ class TestSelection:
             for entry in json.loads(choosy.note("catalog"))["streams"]
         )
 
+    def test_our_own_tap_chooses_itself(self, choosy):
+        """One process less, and the source is looked at once."""
+        ours = choosy.folder / "tap-spark-source"
+        tell = 'note("streams", os.environ["SINGER_SPARK_STREAMS"])\n'
+        choosy.write(ours.name, "if '--discover' in sys.argv: sys.exit(9)\n" + tell + TAP)
+        choosy.run(tap=Plugin(str(ours), {}), streams=("orders", "a*"))
+        assert json.loads(choosy.note("streams")) == ["orders", "a*"]
+        choosy.run(tap=Plugin(str(ours), {}))
+        assert choosy.note("streams") == ""
+
     def test_without_a_choice_the_tap_gets_no_catalog(self, choosy):
         choosy.run()
         assert choosy.note("catalog") == "none"
