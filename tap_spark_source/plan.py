@@ -28,10 +28,10 @@ _DELETION = Column(
 class ReadPlan:
     """What to read of one table: `key` is what it is read along, `bookmark` what was read.
 
-    `whole_key` is what a read of the whole table is cut along, whatever the method. A window that
+    `whole_key` is what a read of the whole table is cut along, whatever the method. A read that
     `reads_on` ends with the rows from the highest key at its start on, so that no row is missing
-    that was changed meanwhile. One that is read `at_once` is one query: without a key nothing tells
-    the two versions of such a row apart.
+    that was changed meanwhile. A window that is read `at_once` is one query: without a key nothing
+    tells the two versions of such a row apart.
     """
 
     table: Table

@@ -261,7 +261,7 @@ class SparkStream(DescribedStream):
         is_replaced = self.scope.rows != SOME and tap.may_be_replaced
         plan = replace(
             self.plan,
-            reads_on=is_replaced or tap.reloads(self.name),
+            reads_on=is_replaced or tap.reloads(self.name) or self.plan.window is None,
             at_once=is_replaced and not self.plan.key_properties,
         )
         with source_errors(tap.settings, self.name):

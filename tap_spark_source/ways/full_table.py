@@ -66,8 +66,8 @@ def _moves(plan: ReadPlan, key: Key) -> bool:
 
     That is a time which somebody chose. Without a key nothing tells that two rows are one.
     """
-    first = key.parts[0]
-    return first.is_time and bool(plan.key_properties) and first.name not in plan.key_properties
+    first, keys = key.parts[0], plan.key_properties
+    return plan.reads_on and first.is_time and bool(keys) and first.name not in keys
 
 
 def _marker(key: Key, end: Mark, version: int) -> dict[str, Any]:
