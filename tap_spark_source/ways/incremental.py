@@ -33,7 +33,9 @@ def pieces(source: Source, plan: ReadPlan, window: Window, key: Key) -> Iterator
         return
     # First of all: what commits while rows are written is then within the next run's lookback.
     survey = opened.look_ahead()
-    if plan.at_once or (plan.reads_on and is_one_range(plan, survey)):
+    # The rows of a lookback are counted apart, where they can be.
+    is_one = plan.reads_on and opened.reread is None and is_one_range(plan, survey)
+    if plan.at_once or is_one:
         yield from opened.at_once(survey)
         return
     yield from opened.below()
@@ -168,12 +170,14 @@ class OpenWindow:
 
     def below(self) -> Iterator[Piece]:
         """Yield the rows that the lookback reads again; they do not move the bookmark."""
-        whole = self.reread
-        if whole and self.start:
-            if not self.plan.late_stream:
-                first = self.key.parts[0].name
-                report("bookmark", self.stream, column=first, value=self.start[0])
+        if whole := self.reread:
+            self._report_bookmark()
             yield from self._fixed(whole, below_bookmark=True)
+
+    def _report_bookmark(self) -> None:
+        """Let the target know below which value rows are late."""
+        if self.start and not self.plan.late_stream:
+            report("bookmark", self.stream, column=self.key.parts[0].name, value=self.start[0])
 
     def above(self, survey: Survey) -> Iterator[Piece]:
         """Yield the slices from the bookmark on, up to the highest key of the survey."""
@@ -211,6 +215,7 @@ class OpenWindow:
         if self.plan.late_stream:
             yield from self.below()
         elif below := self.reread:
+            self._report_bookmark()
             limits = replace(limits, low=below.low)
         if survey.highest:
             bookmark = self._marked(bookmark, self._highest(survey))
