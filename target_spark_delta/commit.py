@@ -125,8 +125,8 @@ def append(table: Table, rows: DataFrame, count: int) -> Counts:
     return Counts(inserted=count)
 
 
-def claim(spark: SparkSession, table: Table) -> None:
-    """Make a commit that changes nothing but the table's transaction.
+def note(spark: SparkSession, table: Table) -> None:
+    """Make a commit that changes no row, for what it says of itself and for its transaction.
 
     A run that held the lock before can commit nothing from then on.
     """

@@ -160,6 +160,11 @@ class Destination:
         return self.replaces_range or self.removes_at_end or self.retires_partitions
 
     @property
+    def is_true_at_end(self) -> bool:
+        """Say whether a bookmark is true only once the end of the stream has removed rows."""
+        return self.removes_at_end or self.retires_partitions or self.retires
+
+    @property
     def keeps_history(self) -> bool:
         """Say whether every version of a row is kept."""
         return self.method == "scd2"

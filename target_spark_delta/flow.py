@@ -141,7 +141,8 @@ class Flow:
         self.batches[stream] += 1
         self._segments[segment.id] = segment
         commit = self._commit(sink, state)
-        made = self._commit(sink, if_made or state)
+        # In a table that the run has made there is nothing to remove at the end.
+        made = self._commit(sink, if_made or state, is_end=True)
 
         def load(spark: SparkSession) -> None:
             load_segment(spark, sink.work, segment, commit(), if_made=made())
@@ -266,7 +267,8 @@ class Flow:
         if not destination.reloads or not (destination.merges or by_partition):
             return
         if destination.retires and self.is_confirmed(sink):
-            commit, work, seen = self._commit(sink, self._state), sink.work, sink.versions
+            commit, work = self._commit(sink, self._state, is_end=True), sink.work
+            seen = sink.versions
             self._do(sink, lambda spark: retire_gone(spark, work, commit(), seen))
         elif by_partition or not destination.replaces_parts:
             logger.warning(
@@ -297,7 +299,7 @@ class Flow:
         """Have removed what a complete stream had no record of in the parts that it replaces."""
         number = self._ends[sink.destination.stream]
         if sink.destination.acts_at_end:
-            commit, work = self._commit(sink, self._state), sink.work
+            commit, work = self._commit(sink, self._state, is_end=True), sink.work
             job: Job = lambda spark: end_parts(spark, work, commit())  # noqa: E731
             self._loader.submit(sink.destination.stream, number, job)
         else:
@@ -461,11 +463,18 @@ class Flow:
             self._begin(self._ends[stream], stream)
         return self._ends[stream]
 
-    def _commit(self, sink: SparkDeltaSink, state: Received | None) -> Callable[[], Commit]:
-        """Return what tells, once its turn has come, what a commit says of itself."""
+    def _commit(
+        self, sink: SparkDeltaSink, state: Received | None, *, is_end: bool = False
+    ) -> Callable[[], Commit]:
+        """Return what tells, once its turn has come, what a commit says of itself.
+
+        Where the end of a stream removes rows no commit before it carries a STATE.
+        """
         stream = sink.destination.stream
         is_last = self.has_all_input and self.is_confirmed(sink)
         if sink.destination.replaces_parts and not is_last:
+            state = None
+        if sink.destination.is_true_at_end and not is_end:
             state = None
         commit = Commit(
             pipeline=self._assignment.pipeline,

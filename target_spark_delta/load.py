@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -23,12 +24,13 @@ from singer_spark.names import quote
 from singer_spark.report import report
 from target_spark_delta import fence, identity
 from target_spark_delta.alter import Policy, adapt, regain_clusters
-from target_spark_delta.commit import Commit, Counts, claim, describe_commits, execute
+from target_spark_delta.commit import Commit, Counts, describe_commits, execute, note
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import TABLE_VERSION, Shape
 from target_spark_delta.keys import (
     changed_key,
     check_key,
+    check_parts,
     check_reload,
     is_other_key,
     known_key,
@@ -92,7 +94,9 @@ def load_segment(
             _note_key(spark, work, counts, commit)
             # What was cut while Spark read it is still cut.
             segment.check_size()
+            work.progress.has_changed |= bool(counts)
             told += [] if counts is None else [(counts, segment.loaded)]
+        work.progress.set_aside += segment.rejected
         empty_staging(spark, segment, spool)
 
 
@@ -114,7 +118,7 @@ def _load_rows(
         # Before the table is changed to fit.
         work.progress.first_look = lacking.look_at(spark, destination.table, found)
     if found is not None:
-        _check_table(spark, work, commit)
+        _check_table(spark, work, found, commit)
         _follow_key(spark, work, commit)
     work.progress.key = destination.merges_by
     partitions = _partition_columns(spark, work, commit, is_there=found is not None)
@@ -157,7 +161,7 @@ def _first_look(spark: SparkSession, work: Work) -> T.StructType | None:
     schema = table.schema(spark)
     if fence.must_claim(spark) and not progress.has_claimed:
         if schema is not None:
-            claim(spark, table)
+            note(spark, table)
             schema = table.schema(spark)
         progress.has_claimed = True
         report("claimed", work.destination.stream)
@@ -213,10 +217,11 @@ def _as_spelled(table: T.StructType, columns: Sequence[str]) -> T.StructType:
     )
 
 
-def _check_table(spark: SparkSession, work: Work, commit: Commit) -> None:
+def _check_table(spark: SparkSession, work: Work, schema: T.StructType, commit: Commit) -> None:
     """Make sure that a table which is there may be appended to afresh, or replaced unasked."""
     if not work.progress.made_table:
         check_reload(work.destination)
+        check_parts(work.destination, schema, commit.pipeline)
     if work.destination.replaces_unasked and not work.progress.is_ours:
         check_owner(spark, work.destination.table, commit.pipeline)
         work.progress.is_ours = True
@@ -293,7 +298,7 @@ def activate_version(spark: SparkSession, work: Work, version: int, commit: Comm
             return
         if held is not None:
             older = versions.older_rows(version, unmarked=False, prefix="t.")
-            told.append((_retire(spark, destination, held, now, among=older), 0))
+            told.append((_retire(spark, destination, commit, held, among=older), 0))
             return
         hard = destination.settings.hard_delete
         is_marked = not hard and DELETED_AT in schema.names
@@ -301,7 +306,7 @@ def activate_version(spark: SparkSession, work: Work, version: int, commit: Comm
         if table.rows(spark).where(older).isEmpty():
             return
         if not hard and not is_marked:
-            _add_mark(spark, destination)
+            _add_mark(spark, destination, commit)
         counts = versions.retire(spark, table, version, hard=hard, deleted_at=now)
         told.append((counts, 0))
 
@@ -317,17 +322,26 @@ def retire_gone(
         fence.confirm(spark)
         if schema is None or progress.made_table:
             return
+        counts = Counts()
         try:
             check_owner(spark, destination.table, commit.pipeline)
             held = _held_keys(spark, destination, schema, seen_versions, commit)
+            came = gone.keys_of_run(spark, progress.keys, _or_no_keys(spark, destination, held))
+            counts = _retire(spark, destination, commit, came)
         except NotOursError as error:
             logger.warning("Stream %s: %s, so no row is retired", destination.stream, error.why)
-            return
         except UnreadableKeyError as error:
             logger.warning("Stream %s: %s, so no row is retired", destination.stream, error)
-            return
-        came = gone.keys_of_run(spark, progress.keys, _or_no_keys(spark, destination, held))
-        told.append((_retire(spark, destination, came, utc_now()), 0))
+        told.append((counts, 0))
+        _note_state(spark, work, commit, counts)
+
+
+def _note_state(spark: SparkSession, work: Work, commit: Commit, last: Counts) -> None:
+    """Let a commit of its own carry the STATE, where the batches do not and the end made none."""
+    is_carried = last or not work.destination.is_true_at_end
+    if work.progress.has_changed and commit.state is not None and not is_carried:
+        describe_commits(spark, replace(commit, rows=0))
+        note(spark, work.destination.table)
 
 
 def _or_no_keys(spark: SparkSession, destination: Destination, held: DataFrame | None) -> DataFrame:
@@ -353,13 +367,13 @@ def _held_keys(
 def _retire(
     spark: SparkSession,
     destination: Destination,
+    commit: Commit,
     came: DataFrame,
-    now: str,
     *,
     among: str = "true",
 ) -> Counts:
     """Retire the rows with other keys than these; `among` is SQL that says which `t` may go."""
-    table, live, prepare = destination.table, "true", None
+    table, live, prepare, now = destination.table, "true", None, utc_now()
     schema = table.rows(spark).schema
     if destination.keeps_history:
         live = f"t.{history.IS_CURRENT}"
@@ -371,15 +385,17 @@ def _retire(
         if DELETED_AT in schema.names:
             live = f"t.{quote(DELETED_AT)} is null"
         else:
-            prepare = partial(_add_mark, spark, destination)
+            prepare = partial(_add_mark, spark, destination, commit)
     live = f"{live} and {among}"
     return gone.retire(spark, table, came, live=live, retired=retired, prepare=prepare)
 
 
-def _add_mark(spark: SparkSession, destination: Destination) -> None:
-    """Add the column that marks rows as deleted."""
+def _add_mark(spark: SparkSession, destination: Destination, commit: Commit) -> None:
+    """Add the column that marks rows as deleted, before the commit that marks them."""
     marker = T.StructType([T.StructField(DELETED_AT, T.TimestampType())])
+    describe_commits(spark, commit.without_rows())
     adapt(spark, destination.table, marker, Policy(freeze=destination.settings.freeze))
+    describe_commits(spark, commit)
 
 
 def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
@@ -390,7 +406,7 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
         describe_commits(spark, commit.without_rows())
         found = _first_look(spark, work)
         if found is not None:
-            _check_table(spark, work, commit)
+            _check_table(spark, work, found, commit)
         fence.confirm(spark)
         # Nobody asked for the columns of the stream alone.
         kept = found if destination.replaces_unasked else None
@@ -399,7 +415,7 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
             commit=replace(commit, rows=rows),
             layout=destination.layout,
             policy=destination.policy,
-            held=_held_at_swap(spark, destination, found, commit),
+            **_held_at_swap(spark, work, found, commit),
         )
         told.append((overwrite.swap(spark, plan), rows))
         if destination.is_rekeyed:
@@ -409,15 +425,15 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
 
 
 def _held_at_swap(
-    spark: SparkSession, destination: Destination, found: T.StructType | None, commit: Commit
-) -> DataFrame | None:
-    """Return the keys of what was set aside, whose rows must outlive those of another key."""
-    if found is None or not (destination.is_rekeyed and destination.settings.quarantine):
-        return None
+    spark: SparkSession, work: Work, found: T.StructType | None, commit: Commit
+) -> dict[str, Any]:
+    """Return the keys of what was set aside, whose rows must stay, or why they are not known."""
+    if found is None or not work.progress.set_aside:
+        return {}
     try:
-        return _held_keys(spark, destination, found, (), commit)
+        return {"held": _held_keys(spark, work.destination, found, (), commit)}
     except UnreadableKeyError as error:
-        raise overwrite.rows_unknown(destination.stream, str(error)) from error
+        return {"unknown": str(error)}
 
 
 def end_parts(spark: SparkSession, work: Work, commit: Commit) -> None:
@@ -440,16 +456,26 @@ def end_parts(spark: SparkSession, work: Work, commit: Commit) -> None:
             held = _held_keys(spark, destination, schema, (), commit) if asks else None
         except UnreadableKeyError as error:
             logger.warning("Stream %s: %s, so no row is removed", destination.stream, error)
+            _note_state(spark, work, commit, Counts())
             return
-        describe_commits(spark, replace(commit, rows=0))
         spelled = _as_spelled(schema, destination.declared.names)
         batch = replace(_empty_batch(spark, work, 0, schema), schema=spelled)
+        ending, steps = replace(commit, rows=0), list[Callable[[], Counts]]()
         if destination.removes_at_end:
-            told.append((replaced.remove_others(spark, batch, held), 0))
+            steps.append(lambda: replaced.remove_others(spark, batch, held))
         elif destination.replaces_range:
-            told.append((replaced.empty_range(spark, batch), 0))
+            steps.append(lambda: replaced.empty_range(spark, batch))
         if retires:
-            told.append((_retire_partitions(spark, destination, batch, held), 0))
+            steps.append(lambda: _retire_partitions(spark, destination, ending, batch, held))
+        last = Counts()
+        for number, step in enumerate(steps, 1):
+            # The last of them makes the STATE true.
+            is_last = number == len(steps)
+            describe_commits(spark, ending if is_last else replace(ending, state=None))
+            last = step()
+            progress.has_changed |= bool(last)
+            told.append((last, 0))
+        _note_state(spark, work, commit, last)
 
 
 def _is_ours(spark: SparkSession, destination: Destination, commit: Commit) -> bool:
@@ -463,13 +489,17 @@ def _is_ours(spark: SparkSession, destination: Destination, commit: Commit) -> b
 
 
 def _retire_partitions(
-    spark: SparkSession, destination: Destination, batch: Batch, held: DataFrame | None
+    spark: SparkSession,
+    destination: Destination,
+    commit: Commit,
+    batch: Batch,
+    held: DataFrame | None,
 ) -> Counts:
     """Retire the partitions that are gone at the source; what has no key is removed."""
     table = destination.table
     if destination.keys:
         came, others = _or_no_keys(spark, destination, held), replaced.other_partitions(batch, "t.")
-        return _retire(spark, destination, came, utc_now(), among=others)
+        return _retire(spark, destination, commit, came, among=others)
     others = replaced.other_partitions(batch)
     if table.rows(spark).where(others).isEmpty():
         return Counts()

@@ -33,7 +33,7 @@ from target_spark_delta.frame import METADATA
 from target_spark_delta.methods.batch import Batch, Staged
 from target_spark_delta.methods.keyed import one_per_key
 from target_spark_delta.methods.merge import same_key
-from target_spark_delta.methods.same import holds_same
+from target_spark_delta.methods.same import holds_all, holds_same
 from target_spark_delta.methods.staging import staged_rows, write_staged
 from target_spark_delta.spool import CARRIED, LINE_NUMBER
 from target_spark_delta.table import Layout, Table, create
@@ -73,6 +73,7 @@ class Swap:
     layout: Layout
     policy: Policy
     held: DataFrame | None = None  # keys of rows that stay, because new records were set aside
+    unknown: str | None = None  # why it is not known which these are
 
     @property
     def count(self) -> int | None:
@@ -89,10 +90,15 @@ def swap(spark: SparkSession, plan: Swap) -> Counts:
         (staged.schema for staged in batch.progress.staged),
         batch.schema,
     )
-    rows = _rows(spark, plan, schema)
     before = table.schema(spark)
-    if plan.held is not None:
+    if plan.held is not None and before is not None:
+        schema = _holding(before, schema, plan)
+        rows = _rows(spark, plan, schema)
         rows = rows.unionByName(_held_rows(spark, plan, plan.held, rows))
+    else:
+        rows = _rows(spark, plan, schema)
+    if plan.unknown and before is not None and not holds_all(spark, table, before, rows):
+        raise rows_unknown(plan, plan.unknown)
     describe_commits(spark, plan.commit.without_rows())
     if before is None:
         create(spark, table, schema, plan.layout)
@@ -115,6 +121,20 @@ def swap(spark: SparkSession, plan: Swap) -> Counts:
     return counts
 
 
+def _holding(before: T.StructType, schema: T.StructType, plan: Swap) -> T.StructType:
+    """Make the columns wide enough for rows that stay."""
+    coming = {field.name.lower() for field in schema}
+    known = T.StructType([field for field in before if field.name.lower() in coming])
+    wide = unify(known, schema, name=plan.batch.table.name, dates=plan.policy.dates)
+    types = {field.name.lower(): field.dataType for field in wide}
+    return T.StructType(
+        [
+            T.StructField(f.name, types[f.name.lower()], f.nullable, metadata=f.metadata)
+            for f in schema
+        ]
+    )
+
+
 def _held_rows(spark: SparkSession, plan: Swap, held: DataFrame, rows: DataFrame) -> DataFrame:
     """Return the table's rows of some keys that are not among the new ones."""
     batch, same = plan.batch, F.expr(same_key(plan.batch.keys))
@@ -129,16 +149,16 @@ def _held_rows(spark: SparkSession, plan: Swap, held: DataFrame, rows: DataFrame
     kept = kept.alias("t").join(rows.alias("s"), same, "left_anti")
     counts = kept.groupBy(*map(quote, batch.keys)).count()
     if several := counts.where("count > 1").count():
-        stream = plan.commit.stream
-        raise rows_unknown(stream, f"{several} record(s) that were set aside are of several rows")
+        raise rows_unknown(plan, f"{several} record(s) that were set aside are of several rows")
     return kept
 
 
-def rows_unknown(stream: str, why: str) -> RecordError:
+def rows_unknown(plan: Swap, why: str) -> RecordError:
     """Return the error of a table that is not replaced, because rows of it would be lost."""
+    way_out = "" if plan.batch.keys else ", or set key_properties in stream_options,"
     return RecordError(
-        f"stream {stream}: {why}, so that no one knows which rows of its table, merged by another "
-        "key, must stay; the table stays as it was; correct them at the source, and run again"
+        f"stream {plan.commit.stream}: {why}, so that nobody knows which rows of its table must "
+        f"stay; the table stays as it was; correct them at the source{way_out} and run again"
     )
 
 

@@ -88,7 +88,8 @@ def remove_others(spark: SparkSession, batch: Batch, held: DataFrame | None) -> 
         held: The keys of what was set aside.
     """
     if batch.options.load_method == "partition-overwrite":
-        part: _Part | None = _in_partitions(batch, batch.progress.partitions)
+        came = batch.progress.partitions
+        part: _Part | None = _in_partitions(batch, came) if came else None
         more = [name for name in batch.options.partition_by if name not in batch.keys]
     else:
         part, more = _range_of_run(batch), []
@@ -100,8 +101,8 @@ def remove_others(spark: SparkSession, batch: Batch, held: DataFrame | None) -> 
     if held is not None:
         same = F.expr(same_key(batch.keys))
         kept = table.alias("t").join(held.alias("s"), same, "left_semi").select(*names)
-    came = gone.keys_of_run(spark, batch.progress.keys, kept)
-    return gone.retire(spark, batch.table, came, live=part("t."), retired=gone.removed())
+    keys = gone.keys_of_run(spark, batch.progress.keys, kept)
+    return gone.retire(spark, batch.table, keys, live=part("t."), retired=gone.removed())
 
 
 def other_partitions(batch: Batch, prefix: str = "") -> str:
@@ -253,6 +254,8 @@ def _partitions(batch: Batch) -> set[tuple[str | None, ...]]:
 
 def _in_partitions(batch: Batch, partitions: set[tuple[str | None, ...]]) -> _Part:
     columns = batch.options.partition_by
+    if not partitions:
+        return _nothing  # the table may not even have the columns
     types = [batch.schema[name].dataType.simpleString() for name in columns]
 
     def part(prefix: str) -> str:

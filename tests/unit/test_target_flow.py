@@ -14,7 +14,7 @@ from target_spark_delta import flow
 from target_spark_delta.declaration import Declared, destination_of
 from target_spark_delta.spool import Range
 from target_spark_delta.target import TargetSparkDelta
-from tests.support.singer import activate, batch, lines, record, schema, stand_in, state
+from tests.support.singer import activate, batch, lines, read, record, schema, stand_in, state
 
 ID = {"id": {"type": "integer"}}
 KEYED, KEYLESS = schema("s", ID, ["id"]), schema("s", ID)
@@ -24,9 +24,10 @@ class Spark:
     """Stands for Spark: notes what it is given to do."""
 
     def __init__(self):
-        self.commits, self.segments, self.done = [], [], []
+        self.commits, self.segments, self.done, self.made = [], [], [], []
 
-    def load_segment(self, _spark, _work, segment, commit, **_):
+    def load_segment(self, _spark, _work, segment, commit, *, if_made):
+        self.made.append(if_made.state)
         self.segments.append(segment)
         what = (
             [one.rpartition("/")[2] for one in segment.manifest.files]
@@ -114,6 +115,32 @@ def test_a_commit_that_replaces_a_part_carries_no_state_unless_it_is_the_last(lo
     messages = KEYED, *first, bookmark("B"), last, bookmark("C")
     assert load(*messages, batch_size_rows=3, **options).commits == [(3, None), (1, "C")]
     assert load(*messages[:-1], batch_size_rows=3, **options).commits == [(3, None), (1, None)]
+
+
+@pytest.mark.parametrize(
+    ("message", "options", "is_reload", "job"),
+    [
+        (KEYED, PARTS, False, "end_parts"),
+        (KEYED, RANGES, False, "end_parts"),
+        (KEYLESS, PARTS, True, "end_parts"),
+        (KEYED, {}, True, "retire_gone"),
+    ],
+)
+def test_where_the_end_removes_rows_only_its_commit_carries_the_state(
+    load, monkeypatch, message, options, is_reload, job
+):
+    ended = []
+    monkeypatch.setattr(flow, job, lambda _, __, commit, *___: ended.append(commit.state))
+    monkeypatch.setattr(flow.Flow, "with_key", lambda _, destination: destination)
+    if is_reload:
+        monkeypatch.setattr("singer_spark.assignment.Assignment.reloads", lambda *_: True)
+    chosen = {"stream_options": {"s": options}, "on_invalid_record": "quarantine"}
+    first, last = record("s", {"id": 1}, version=2), record("s", {"id": 2}, version=2)
+    stream = read(message), first, bookmark("B"), last, activate("s", 2), bookmark("C")
+    done = load(*stream, batch_size_rows=1, **chosen)
+    assert done.commits == [(1, None), (1, None)]
+    assert ended == ["C"]
+    assert done.made[-1] == "C", "in a table that the run has made there is nothing to remove"
 
 
 def test_delete_insert_by_key_releases_a_state_as_soon_as_it_is_true(load, capsys):
