@@ -213,7 +213,7 @@ class TestState:
         reload("s")
         with monkeypatch.context() as killed:
             for name in ("retire_gone", "end_parts"):
-                killed.setattr(f"target_spark_delta.flow.{name}", ended_early)
+                killed.setattr(f"target_spark_delta.closing.{name}", ended_early)
             with pytest.raises(InterruptedError):
                 lake.load(read(BY_ID), *rows(2, 3), second, **config)
         assert bookmarks() == [1]

@@ -10,7 +10,7 @@ import logging
 import pytest
 
 from singer_spark.errors import ProtocolError
-from target_spark_delta import flow
+from target_spark_delta import closing, flow
 from target_spark_delta.declaration import Declared, destination_of
 from target_spark_delta.spool import Range
 from target_spark_delta.target import TargetSparkDelta
@@ -100,7 +100,7 @@ def test_parts_end_with_the_output_of_a_tap_that_says_nothing_of_their_end(
     load, monkeypatch, options
 ):
     ended = []
-    monkeypatch.setattr(flow, "end_parts", lambda *_: ended.append(1))
+    monkeypatch.setattr(closing, "end_parts", lambda *_: ended.append(1))
     chosen = {"stream_options": {"s": options}, "on_invalid_record": "quarantine"}
     load(KEYED, record("s", {"id": 1}), **chosen)
     assert ended == [1], "no STATE at all"
@@ -130,7 +130,7 @@ def test_where_the_end_removes_rows_only_its_commit_carries_the_state(
     load, monkeypatch, message, options, is_reload, job
 ):
     ended = []
-    monkeypatch.setattr(flow, job, lambda _, __, commit, *___: ended.append(commit.state))
+    monkeypatch.setattr(closing, job, lambda _, __, commit, *___: ended.append(commit.state))
     monkeypatch.setattr(flow.Flow, "with_key", lambda _, destination: destination)
     if is_reload:
         monkeypatch.setattr("singer_spark.assignment.Assignment.reloads", lambda *_: True)
@@ -194,7 +194,7 @@ def test_without_a_record_a_version_is_activated_at_the_end_of_the_input(load):
 def test_a_stream_whose_records_are_all_filtered_is_complete_as_any_other(load, monkeypatch):
     done = []
     for name in ("swap_in", "drop_staged"):
-        monkeypatch.setattr(flow, name, lambda *_, name=name, **__: done.append(name))
+        monkeypatch.setattr(closing, name, lambda *_, name=name, **__: done.append(name))
     chosen = {"load_method": "overwrite", "stream_maps": {"s": {"__filter__": "id > 1"}}}
     filtered = record("s", {"id": 1})
     with pytest.raises(ProtocolError, match="s is complete"):

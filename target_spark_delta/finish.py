@@ -1,0 +1,278 @@
+"""What a complete stream does to its table: staged rows take its place, rows that are gone go."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from singer_spark.names import quote
+from target_spark_delta import fence
+from target_spark_delta.alter import Policy, adapt
+from target_spark_delta.commit import Commit, Counts, describe_commits, execute, note
+from target_spark_delta.destination import Destination
+from target_spark_delta.frame import TABLE_VERSION, Shape
+from target_spark_delta.keys import note_key
+from target_spark_delta.load import Work, as_spelled, check_table, first_look, make_batch
+from target_spark_delta.methods import Batch, gone, history, overwrite, replaced, staging, versions
+from target_spark_delta.methods.owners import NotOursError, check_owner
+from target_spark_delta.outcome import explained, reported, utc_now
+from target_spark_delta.quarantine import UnreadableKeyError, held_keys
+from target_spark_delta.spool import Segment
+from target_spark_delta.validation import DELETED_AT
+
+logger = logging.getLogger(__name__)
+
+
+def activate_version(spark: SparkSession, work: Work, version: int, commit: Commit) -> None:
+    """Retire the rows of older versions."""
+    destination = work.destination
+    with explained(destination.stream), reported(destination.stream) as told:
+        describe_commits(spark, commit)
+        schema = first_look(spark, work)
+        fence.confirm(spark)
+        if schema is None or TABLE_VERSION not in schema.names:
+            return
+        table, now = destination.table, utc_now()
+        try:
+            held = _held_keys(spark, destination, schema, {version}, commit)
+        except UnreadableKeyError as error:
+            logger.warning("Stream %s: %s, so no row is retired", destination.stream, error)
+            return
+        if destination.keeps_history and held is None:
+            told.append((history.close_versions(spark, table, version, now), 0))
+            return
+        if held is not None:
+            older = versions.older_rows(version, unmarked=False, prefix="t.")
+            told.append((_retire(spark, destination, commit, held, among=older), 0))
+            return
+        hard = destination.settings.hard_delete
+        is_marked = not hard and DELETED_AT in schema.names
+        older = versions.older_rows(version, unmarked=is_marked)
+        if table.rows(spark).where(older).isEmpty():
+            return
+        if not hard and not is_marked:
+            _add_mark(spark, destination, commit)
+        counts = versions.retire(spark, table, version, hard=hard, deleted_at=now)
+        told.append((counts, 0))
+
+
+def retire_gone(
+    spark: SparkSession, work: Work, commit: Commit, seen_versions: Collection[int]
+) -> None:
+    """Retire the rows whose key did not come in a run that has read the whole table."""
+    destination, progress = work.destination, work.progress
+    with explained(destination.stream), reported(destination.stream) as told:
+        describe_commits(spark, commit)
+        schema = first_look(spark, work)
+        fence.confirm(spark)
+        if schema is None or progress.made_table:
+            return
+        counts = Counts()
+        try:
+            check_owner(spark, destination.table, commit.pipeline)
+            held = _held_keys(spark, destination, schema, seen_versions, commit)
+            came = gone.keys_of_run(spark, progress.keys, _or_no_keys(spark, destination, held))
+            counts = _retire(spark, destination, commit, came)
+        except NotOursError as error:
+            logger.warning("Stream %s: %s, so no row is retired", destination.stream, error.why)
+        except UnreadableKeyError as error:
+            logger.warning("Stream %s: %s, so no row is retired", destination.stream, error)
+        told.append((counts, 0))
+        _note_state(spark, work, commit, counts)
+
+
+def _note_state(spark: SparkSession, work: Work, commit: Commit, last: Counts) -> None:
+    """Let a commit of its own carry the STATE, where the batches do not and the end made none."""
+    is_carried = last or not work.destination.is_true_at_end
+    if work.progress.has_changed and commit.state is not None and not is_carried:
+        describe_commits(spark, replace(commit, rows=0))
+        note(spark, work.destination.table)
+
+
+def _or_no_keys(spark: SparkSession, destination: Destination, held: DataFrame | None) -> DataFrame:
+    """Return keys, or the columns that they have in the table where there are none."""
+    if held is not None:
+        return held
+    return destination.table.rows(spark).select(*map(quote, destination.keys)).limit(0)
+
+
+def _held_keys(
+    spark: SparkSession,
+    destination: Destination,
+    schema: T.StructType,
+    loaded: Collection[int],
+    commit: Commit,
+) -> DataFrame | None:
+    """Return the keys of what was set aside, which the source has."""
+    keys = T.StructType([destination.declared[key] for key in destination.keys])
+    place = destination.quarantine
+    return held_keys(spark, place, commit, versions=loaded, keys=keys, table=schema)
+
+
+def _retire(
+    spark: SparkSession,
+    destination: Destination,
+    commit: Commit,
+    came: DataFrame,
+    *,
+    among: str = "true",
+) -> Counts:
+    """Retire the rows with other keys than these; `among` is SQL that says which `t` may go."""
+    table, live, prepare, now = destination.table, "true", None, utc_now()
+    schema = table.rows(spark).schema
+    if destination.keeps_history:
+        live = f"t.{history.IS_CURRENT}"
+        retired = gone.closed(now, schema[history.VALID_FROM].dataType.simpleString())
+    elif destination.settings.hard_delete:
+        retired = gone.removed()
+    else:
+        retired = gone.marked(now)
+        if DELETED_AT in schema.names:
+            live = f"t.{quote(DELETED_AT)} is null"
+        else:
+            prepare = partial(_add_mark, spark, destination, commit)
+    live = f"{live} and {among}"
+    return gone.retire(spark, table, came, live=live, retired=retired, prepare=prepare)
+
+
+def _add_mark(spark: SparkSession, destination: Destination, commit: Commit) -> None:
+    """Add the column that marks rows as deleted, before the commit that marks them."""
+    marker = T.StructType([T.StructField(DELETED_AT, T.TimestampType())])
+    describe_commits(spark, commit.without_rows())
+    adapt(spark, destination.table, marker, Policy(freeze=destination.settings.freeze))
+    describe_commits(spark, commit)
+
+
+def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
+    """Let the staged rows of a stream, which is complete, take the place of its table's."""
+    destination = work.destination
+    rows = sum(one.rows for one in work.progress.staged)
+    with explained(destination.stream), reported(destination.stream) as told:
+        describe_commits(spark, commit.without_rows())
+        found = first_look(spark, work)
+        if found is not None:
+            check_table(spark, work, found, commit)
+        fence.confirm(spark)
+        # Nobody asked for the columns of the stream alone.
+        kept = found if destination.replaces_unasked else None
+        plan = overwrite.Swap(
+            batch=_empty_batch(spark, work, rows, kept),
+            commit=replace(commit, rows=rows),
+            layout=destination.layout,
+            policy=destination.policy,
+            **_held_at_swap(spark, work, found, commit),
+        )
+        told.append((overwrite.swap(spark, plan), rows))
+        if destination.is_rekeyed:
+            describe_commits(spark, commit.without_rows())
+            note_key(spark, destination.table, destination.keys)
+        drop_staged(spark, work)
+
+
+def _held_at_swap(
+    spark: SparkSession, work: Work, found: T.StructType | None, commit: Commit
+) -> dict[str, Any]:
+    """Return the keys of what was set aside, whose rows must stay, or why they are not known."""
+    if found is None or not work.progress.set_aside:
+        return {}
+    try:
+        return {"held": _held_keys(spark, work.destination, found, (), commit)}
+    except UnreadableKeyError as error:
+        return {"unknown": str(error)}
+
+
+def end_parts(spark: SparkSession, work: Work, commit: Commit) -> None:
+    """Remove what a complete stream had no record of: in the parts that it replaces, or whole ones.
+
+    A row whose new record was set aside stays.
+    """
+    destination, progress = work.destination, work.progress
+    with explained(destination.stream), reported(destination.stream) as told:
+        describe_commits(spark, commit.without_rows())
+        schema = first_look(spark, work)
+        if schema is None or progress.made_table:
+            return
+        fence.confirm(spark)
+        retires = destination.retires_partitions and _is_ours(spark, destination, commit)
+        try:
+            # Without a key nobody knows which rows must stay, unless they are replaced already.
+            is_open = bool(destination.keys) or not progress.is_emptied
+            asks = destination.settings.quarantine and is_open
+            held = _held_keys(spark, destination, schema, (), commit) if asks else None
+        except UnreadableKeyError as error:
+            logger.warning("Stream %s: %s, so no row is removed", destination.stream, error)
+            _note_state(spark, work, commit, Counts())
+            return
+        spelled = as_spelled(schema, destination.declared.names)
+        batch = replace(_empty_batch(spark, work, 0, schema), schema=spelled)
+        ending, steps = replace(commit, rows=0), list[Callable[[], Counts]]()
+        if destination.removes_at_end:
+            steps.append(lambda: replaced.remove_others(spark, batch, held))
+        elif destination.replaces_range:
+            steps.append(lambda: replaced.empty_range(spark, batch))
+        if retires:
+            steps.append(lambda: _retire_partitions(spark, destination, ending, batch, held))
+        last = Counts()
+        for number, step in enumerate(steps, 1):
+            # The last of them makes the STATE true.
+            is_last = number == len(steps)
+            describe_commits(spark, ending if is_last else replace(ending, state=None))
+            last = step()
+            progress.has_changed |= bool(last)
+            told.append((last, 0))
+        _note_state(spark, work, commit, last)
+
+
+def _is_ours(spark: SparkSession, destination: Destination, commit: Commit) -> bool:
+    """Say whether no other pipeline has rows in the table, and warn where one has."""
+    try:
+        check_owner(spark, destination.table, commit.pipeline)
+    except NotOursError as error:
+        logger.warning("Stream %s: %s, so no row is retired", destination.stream, error.why)
+        return False
+    return True
+
+
+def _retire_partitions(
+    spark: SparkSession,
+    destination: Destination,
+    commit: Commit,
+    batch: Batch,
+    held: DataFrame | None,
+) -> Counts:
+    """Retire the partitions that are gone at the source; what has no key is removed."""
+    table = destination.table
+    if destination.keys:
+        came, others = _or_no_keys(spark, destination, held), replaced.other_partitions(batch, "t.")
+        return _retire(spark, destination, commit, came, among=others)
+    others = replaced.other_partitions(batch)
+    if table.rows(spark).where(others).isEmpty():
+        return Counts()
+    return execute(spark, table, f"delete from {table.sql} where {others}")
+
+
+def _empty_batch(spark: SparkSession, work: Work, rows: int, before: T.StructType | None) -> Batch:
+    """Return a batch that stands for what came before the end of a stream."""
+    nothing = Segment(work.destination.stream, Path(), rows=rows)
+    kept = work.destination.kept_metadata(nothing, before)
+    shape = Shape(
+        declared=work.destination.declared,
+        metadata=kept,
+        table=work.destination.incoming(kept),
+        run_id="",
+        batched_at=utc_now(),
+    )
+    return make_batch(work, nothing, shape, spark.range(0), is_new=False)
+
+
+def drop_staged(spark: SparkSession, work: Work) -> None:
+    """Remove what is staged of a stream."""
+    for staged in work.progress.waiting:
+        staging.discard(spark, staged)
