@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,16 @@ from target_spark_delta.destination import Destination
 from target_spark_delta.frame import TABLE_VERSION, Shape
 from target_spark_delta.keys import note_key
 from target_spark_delta.load import Work, as_spelled, check_table, first_look, make_batch
-from target_spark_delta.methods import Batch, gone, history, overwrite, replaced, staging, versions
+from target_spark_delta.methods import (
+    METHODS,
+    Batch,
+    gone,
+    history,
+    overwrite,
+    replaced,
+    staging,
+    versions,
+)
 from target_spark_delta.methods.owners import NotOursError, check_owner
 from target_spark_delta.outcome import explained, reported, utc_now
 from target_spark_delta.quarantine import UnreadableKeyError, held_keys
@@ -200,34 +209,55 @@ def end_parts(spark: SparkSession, work: Work, commit: Commit) -> None:
         if schema is None or progress.made_table:
             return
         fence.confirm(spark)
-        retires = destination.retires_partitions and _is_ours(spark, destination, commit)
-        try:
-            # Without a key nobody knows which rows must stay, unless they are replaced already.
-            is_open = bool(destination.keys) or not progress.is_emptied
-            asks = destination.settings.quarantine and is_open
-            held = _held_keys(spark, destination, schema, (), commit) if asks else None
-        except UnreadableKeyError as error:
-            logger.warning("Stream %s: %s, so no row is removed", destination.stream, error)
-            _note_state(spark, work, commit, Counts())
-            return
-        spelled = as_spelled(schema, destination.declared.names)
-        batch = replace(_empty_batch(spark, work, 0, schema), schema=spelled)
-        ending, steps = replace(commit, rows=0), list[Callable[[], Counts]]()
-        if destination.removes_at_end:
-            steps.append(lambda: replaced.remove_others(spark, batch, held))
-        elif destination.replaces_range:
-            steps.append(lambda: replaced.empty_range(spark, batch))
-        if retires:
-            steps.append(lambda: _retire_partitions(spark, destination, ending, batch, held))
-        last = Counts()
-        for number, step in enumerate(steps, 1):
+        batch, last = _staged_batch(spark, work, schema, commit), Counts()
+        steps = [*_removals(spark, work, schema, commit, batch)]
+        if progress.staged:
+            method = METHODS[destination.method]
+            steps.insert(0, (batch.count, lambda: method(spark, batch)))
+        for number, (rows, step) in enumerate(steps, 1):
             # The last of them makes the STATE true.
-            is_last = number == len(steps)
-            describe_commits(spark, ending if is_last else replace(ending, state=None))
+            state = commit.state if number == len(steps) else None
+            describe_commits(spark, replace(commit, rows=rows, state=state))
             last = step()
             progress.has_changed |= bool(last)
-            told.append((last, 0))
+            told.append((last, rows))
         _note_state(spark, work, commit, last)
+
+
+def _staged_batch(spark: SparkSession, work: Work, schema: T.StructType, commit: Commit) -> Batch:
+    """Return a batch of all rows that wait for the end of the stream."""
+    staged = work.progress.staged
+    batch = _empty_batch(spark, work, sum(one.rows for one in staged), schema)
+    spelled = as_spelled(schema, work.destination.declared.names)
+    if not staged:
+        return replace(batch, schema=spelled)
+    return replace(
+        batch,
+        rows=overwrite.staged_parts(spark, staged, spelled, commit.run_id),
+        schema=spelled,
+        is_partial=any(one.is_partial for one in staged),
+        removes=any(one.removes for one in staged),
+    )
+
+
+def _removals(
+    spark: SparkSession, work: Work, schema: T.StructType, commit: Commit, batch: Batch
+) -> Iterator[tuple[int, Callable[[], Counts]]]:
+    """Give what removes rows at the end of a stream, each with the number of rows that it adds."""
+    destination, progress = work.destination, work.progress
+    try:
+        asks = progress.set_aside > 0
+        held = _held_keys(spark, destination, schema, (), commit) if asks else None
+    except UnreadableKeyError as error:
+        logger.warning("Stream %s: %s, so no row is removed", destination.stream, error)
+        return
+    if destination.removes_at_end:
+        yield 0, lambda: replaced.remove_others(spark, batch, held)
+    elif destination.replaces_range and not progress.staged:
+        yield 0, lambda: replaced.empty_range(spark, batch)
+    if destination.retires_partitions and _is_ours(spark, destination, commit):
+        ending = replace(commit, rows=0)
+        yield 0, lambda: _retire_partitions(spark, destination, ending, batch, held)
 
 
 def _is_ours(spark: SparkSession, destination: Destination, commit: Commit) -> bool:

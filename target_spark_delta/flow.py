@@ -103,7 +103,7 @@ class Flow:
         self._submit_waiting(segment.stream, self.state)
         self._begin(segment.id, segment.stream)
         visible_with = segment.id
-        if destination.overwrites:
+        if destination.overwrites or destination.stages_parts:
             visible_with = self.hold_back(segment.stream)
         elif destination.replaces_parts:
             # A run that goes on from a STATE would empty the same parts again.

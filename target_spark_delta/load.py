@@ -113,7 +113,7 @@ def _load_rows(
     def write(rows: DataFrame) -> Counts | None:
         describe_commits(spark, replace(commit, rows=segment.loaded))
         batch = make_batch(work, segment, shape, rows, is_new=before is None)
-        if destination.overwrites:
+        if destination.overwrites or (destination.stages_parts and not work.progress.made_table):
             overwrite.stage(spark, batch, destination.place, commit.run_id)
             return None
         counts = METHODS[destination.method](spark, batch)

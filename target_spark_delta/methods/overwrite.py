@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from singer_spark.datatype import to_ddl
-from singer_spark.errors import RecordError
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
 from target_spark_delta.alter import (
@@ -33,7 +32,7 @@ from target_spark_delta.frame import METADATA
 from target_spark_delta.methods.batch import Batch, Staged
 from target_spark_delta.methods.keyed import one_per_key
 from target_spark_delta.methods.merge import same_key
-from target_spark_delta.methods.same import holds_all, holds_same
+from target_spark_delta.methods.same import holds_all, holds_same, rows_unknown
 from target_spark_delta.methods.staging import staged_rows, write_staged
 from target_spark_delta.spool import CARRIED, LINE_NUMBER
 from target_spark_delta.table import Layout, Table, create
@@ -98,7 +97,7 @@ def swap(spark: SparkSession, plan: Swap) -> Counts:
     else:
         rows = _rows(spark, plan, schema)
     if plan.unknown and before is not None and not holds_all(spark, table, before, rows):
-        raise rows_unknown(plan, plan.unknown)
+        raise rows_unknown(f"stream {plan.commit.stream}", plan.unknown, has_key=bool(batch.keys))
     describe_commits(spark, plan.commit.without_rows())
     if before is None:
         create(spark, table, schema, plan.layout)
@@ -149,17 +148,9 @@ def _held_rows(spark: SparkSession, plan: Swap, held: DataFrame, rows: DataFrame
     kept = kept.alias("t").join(rows.alias("s"), same, "left_anti")
     counts = kept.groupBy(*map(quote, batch.keys)).count()
     if several := counts.where("count > 1").count():
-        raise rows_unknown(plan, f"{several} record(s) that were set aside are of several rows")
+        why = f"{several} record(s) that were set aside are of several rows"
+        raise rows_unknown(f"stream {plan.commit.stream}", why, has_key=True)
     return kept
-
-
-def rows_unknown(plan: Swap, why: str) -> RecordError:
-    """Return the error of a table that is not replaced, because rows of it would be lost."""
-    way_out = "" if plan.batch.keys else ", or set key_properties in stream_options,"
-    return RecordError(
-        f"stream {plan.commit.stream}: {why}, so that nobody knows which rows of its table must "
-        f"stay; the table stays as it was; correct them at the source{way_out} and run again"
-    )
 
 
 def _replace(
@@ -189,8 +180,7 @@ def _rows(spark: SparkSession, plan: Swap, schema: T.StructType) -> DataFrame:
     batch, staged = plan.batch, plan.batch.progress.staged
     if not staged:
         return spark.createDataFrame([], schema)
-    parts = [_part(spark, one, schema, plan.commit.run_id) for one in staged]
-    rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
+    rows = staged_parts(spark, staged, schema, plan.commit.run_id)
     removes = any(one.removes for one in staged)
     if batch.keys:
         whole = replace(
@@ -206,6 +196,14 @@ def _rows(spark: SparkSession, plan: Swap, schema: T.StructType) -> DataFrame:
         rows = rows.where(f"{quote(DELETED_AT)} is null")
     columns = [F.col(quote(f.name)).alias(f.name, metadata=f.metadata) for f in schema]
     return rows.select(*columns)
+
+
+def staged_parts(
+    spark: SparkSession, staged: Sequence[Staged], schema: T.StructType, run_id: str
+) -> DataFrame:
+    """Return all rows that a run has staged, with the columns of a schema and what orders them."""
+    parts = [_part(spark, one, schema, run_id) for one in staged]
+    return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
 
 
 def _part(spark: SparkSession, staged: Staged, schema: T.StructType, run_id: str) -> DataFrame:

@@ -2,7 +2,8 @@
 
 A part may span several batches of a run. What an earlier batch of the run has put there survives:
 such a part is not replaced again, but added to, by key where the stream has one. Where records may
-be set aside, the old rows go at the end of the stream, except those of such records.
+be set aside, the old rows go at the end of the stream, except those of such records; without a key
+the new ones wait for it too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from target_spark_delta.methods.keyed import (
     one_per_key,
 )
 from target_spark_delta.methods.merge import Changes, between, merge, same_key
-from target_spark_delta.methods.same import holds_same
+from target_spark_delta.methods.same import holds_all, holds_same, rows_unknown
 from target_spark_delta.spool import Range
 from target_spark_delta.validation import DELETED_AT
 
@@ -279,6 +280,10 @@ def _replace(spark: SparkSession, batch: Batch, rows: DataFrame, part: _Part) ->
         return commit.append(table, rows, rows.count())
     if batch.skip_unchanged and holds_same(spark, table, batch.schema, rows, where=where):
         return Counts()
+    count = 0 if batch.keys else batch.progress.set_aside
+    if count and not holds_all(spark, table, batch.schema, rows, where=where):
+        why = f"{count} record(s) that were set aside have no key"
+        raise rows_unknown(table, why, has_key=False)
     return commit.replace(spark, table, rows, where=where)
 
 

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from singer_spark.datatype import to_ddl
+from singer_spark.errors import RecordError
 from singer_spark.names import literal, quote
 from target_spark_delta.frame import TABLE_VERSION
 from target_spark_delta.table import Table
@@ -106,20 +107,32 @@ def holds_same(
     return not _differ(spark, table, rows, before, after, where=where, having="sum(n) <> 0")
 
 
-def holds_all(spark: SparkSession, table: Table, schema: T.StructType, rows: DataFrame) -> bool:
-    """Say whether each row of the table is among other rows, in the columns that both have.
+def rows_unknown(where: object, why: str, *, has_key: bool) -> RecordError:
+    """Return the error of a table that is not replaced, because rows of it would be lost."""
+    way_out = "" if has_key else ", or set key_properties in stream_options,"
+    return RecordError(
+        f"{where}: {why}, so that nobody knows which rows of its table must stay; the table stays "
+        f"as it was; correct them at the source{way_out} and run again"
+    )
+
+
+def holds_all(
+    spark: SparkSession, table: Table, schema: T.StructType, rows: DataFrame, *, where: str = "true"
+) -> bool:
+    """Say whether each row of a part of the table is among others, in the columns that both have.
 
     Args:
         spark: The session.
         table: The table.
         schema: The table's schema.
         rows: The other rows.
+        where: SQL that says which part of the table is meant.
     """
     types = {field.name.lower(): field.dataType for field in rows.schema}
     told = {name for name in compared(schema.names) if name != TABLE_VERSION}
     fields = [f for f in schema if f.name in told and f.name.lower() in types]
     if not fields:
-        return table.rows(spark).isEmpty()
+        return table.rows(spark).where(where).isEmpty()
     # What has another type now is the same only if it reads the same.
     values = [
         comparable(quote(f.name), f.dataType)
@@ -127,7 +140,7 @@ def holds_all(spark: SparkSession, table: Table, schema: T.StructType, rows: Dat
         else f"cast({quote(f.name)} as string)"
         for f in fields
     ]
-    return not _differ(spark, table, rows, values, values, where="true", having="sum(n) > 0")
+    return not _differ(spark, table, rows, values, values, where=where, having="sum(n) > 0")
 
 
 def _differ(

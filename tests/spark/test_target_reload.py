@@ -292,6 +292,29 @@ class TestSetAside:
         lake.load(part, DONE, **config)
         assert live(lake) == []
 
+    @pytest.mark.parametrize("method", ["delete-insert", "partition-overwrite"])
+    def test_by_a_part_without_a_key(self, lake, method):
+        by = {"range_column": "id"} if method == "delete-insert" else BY_REGION
+        chosen = {"stream_options": {"s": {"load_method": method, **by}}, "batch_size_rows": 1}
+        message, config = schema("s", self.NUMBERS), {**self.CHOSEN, **chosen}
+        if method == "delete-insert":
+            message = read(message, "range", by="id", column="id", start=1)
+        other = record("s", {"id": 0, "region": "q", "v": 1})
+        lake.load(message, *self.numbers(1, 2, 2), other, DONE, **config)
+        before = lake.version("s")
+        # The rejected one comes after those that would replace its part.
+        with pytest.raises(
+            RecordError, match=r"1 record.* have no key.* the table stays as it was"
+        ):
+            lake.load(message, *self.numbers(1, 2, 3), *self.wrong(2), DONE, **config)
+        assert (live(lake), lake.version("s"), lake.states) == ([0, 1, 2, 2], before, [])
+        rest = [*self.numbers(2, 2, 3, 1), *self.wrong(4)]
+        assert lake.load(message, *rest, DONE, **config) == [DONE["value"]]
+        assert live(lake) == [0, 1, 2, 2, 3], "no row of the table is lost"
+        assert lake.load(message, *self.numbers(2, 5), DONE, **config) == [DONE["value"]]
+        assert live(lake) == [0, 2, 5], "nothing was set aside"
+        assert lake.version("s") == before + 2, "in one commit each"
+
     def test_by_a_partition_that_is_replaced(self, lake):
         chosen = {"load_method": "partition-overwrite", "stream_options": {"s": BY_REGION}}
         message, config = schema("s", self.NUMBERS, ["id"]), {**self.CHOSEN, **chosen}
