@@ -46,30 +46,39 @@ def activate_version(spark: SparkSession, work: Work, version: int, commit: Comm
         describe_commits(spark, commit)
         schema = first_look(spark, work)
         fence.confirm(spark)
-        if schema is None or TABLE_VERSION not in schema.names:
-            return
-        table, now = destination.table, utc_now()
-        try:
-            held = _held_keys(spark, destination, schema, {version}, commit)
-        except UnreadableKeyError as error:
-            logger.warning("Stream %s: %s, so no row is retired", destination.stream, error)
-            return
-        if destination.keeps_history and held is None:
-            told.append((history.close_versions(spark, table, version, now), 0))
-            return
-        if held is not None:
-            older = versions.older_rows(version, unmarked=False, prefix="t.")
-            told.append((_retire(spark, destination, commit, held, among=older), 0))
-            return
-        hard = destination.settings.hard_delete
-        is_marked = not hard and DELETED_AT in schema.names
-        older = versions.older_rows(version, unmarked=is_marked)
-        if table.rows(spark).where(older).isEmpty():
-            return
-        if not hard and not is_marked:
-            _add_mark(spark, destination, commit)
-        counts = versions.retire(spark, table, version, hard=hard, deleted_at=now)
-        told.append((counts, 0))
+        if schema is not None:
+            told.append((_retire_older(spark, destination, schema, version, commit), 0))
+
+
+def _retire_older(
+    spark: SparkSession,
+    destination: Destination,
+    schema: T.StructType,
+    version: int,
+    commit: Commit,
+) -> Counts:
+    """Retire the rows of older versions, in a commit that says this of itself."""
+    if TABLE_VERSION not in schema.names:
+        return Counts()
+    table, now = destination.table, utc_now()
+    try:
+        held = _held_keys(spark, destination, schema, {version}, commit)
+    except UnreadableKeyError as error:
+        logger.warning("Stream %s: %s, so no row is retired", destination.stream, error)
+        return Counts()
+    if destination.keeps_history and held is None:
+        return history.close_versions(spark, table, version, now)
+    if held is not None:
+        older = versions.older_rows(version, unmarked=False, prefix="t.")
+        return _retire(spark, destination, commit, held, among=older)
+    hard = destination.settings.hard_delete
+    is_marked = not hard and DELETED_AT in schema.names
+    older = versions.older_rows(version, unmarked=is_marked)
+    if table.rows(spark).where(older).isEmpty():
+        return Counts()
+    if not hard and not is_marked:
+        _add_mark(spark, destination, commit)
+    return versions.retire(spark, table, version, hard=hard, deleted_at=now)
 
 
 def retire_gone(
@@ -206,19 +215,20 @@ def end_parts(spark: SparkSession, work: Work, commit: Commit) -> None:
     with explained(destination.stream), reported(destination.stream) as told:
         describe_commits(spark, commit.without_rows())
         schema = first_look(spark, work)
-        if schema is None or progress.made_table:
+        if schema is None or (progress.made_table and progress.version is None):
             return
         fence.confirm(spark)
         batch, last = _staged_batch(spark, work, schema, commit), Counts()
         steps = [*_removals(spark, work, schema, commit, batch)]
         if progress.staged:
             method = METHODS[destination.method]
-            steps.insert(0, (batch.count, lambda: method(spark, batch)))
+            steps.insert(0, (batch.count, lambda _: method(spark, batch)))
         for number, (rows, step) in enumerate(steps, 1):
             # The last of them makes the STATE true.
             state = commit.state if number == len(steps) else None
-            describe_commits(spark, replace(commit, rows=rows, state=state))
-            last = step()
+            said = replace(commit, rows=rows, state=state)
+            describe_commits(spark, said)
+            last = step(said)
             progress.has_changed |= bool(last)
             told.append((last, rows))
         _note_state(spark, work, commit, last)
@@ -242,8 +252,11 @@ def _staged_batch(spark: SparkSession, work: Work, schema: T.StructType, commit:
 
 def _removals(
     spark: SparkSession, work: Work, schema: T.StructType, commit: Commit, batch: Batch
-) -> Iterator[tuple[int, Callable[[], Counts]]]:
-    """Give what removes rows at the end of a stream, each with the number of rows that it adds."""
+) -> Iterator[tuple[int, Callable[[Commit], Counts]]]:
+    """Give what removes rows at the end of a stream, each with the number of rows that it adds.
+
+    Each is called with what its commit says of itself.
+    """
     destination, progress = work.destination, work.progress
     try:
         asks = progress.set_aside > 0
@@ -252,12 +265,13 @@ def _removals(
         logger.warning("Stream %s: %s, so no row is removed", destination.stream, error)
         return
     if destination.removes_at_end:
-        yield 0, lambda: replaced.remove_others(spark, batch, held)
+        yield 0, lambda _: replaced.remove_others(spark, batch, held)
     elif destination.replaces_range and not progress.staged:
-        yield 0, lambda: replaced.empty_range(spark, batch)
+        yield 0, lambda _: replaced.empty_range(spark, batch)
+    if (version := progress.version) is not None:
+        yield 0, lambda said: _retire_older(spark, destination, schema, version, said)
     if destination.retires_partitions and _is_ours(spark, destination, commit):
-        ending = replace(commit, rows=0)
-        yield 0, lambda: _retire_partitions(spark, destination, ending, batch, held)
+        yield 0, lambda said: _retire_partitions(spark, destination, said, batch, held)
 
 
 def _is_ours(spark: SparkSession, destination: Destination, commit: Commit) -> bool:

@@ -323,6 +323,11 @@ class TargetSparkDelta(SparkPlugin, Target):
             )
 
     def _activate(self, sink: SparkDeltaSink, version: int) -> None:
+        if sink.destination.stages_parts:
+            # Its rows are not in the table before the end of the stream.
+            sink.progress.version = version
+            self._flow.hold_back(sink.destination.stream)
+            return
         if sink.destination.appends:
             self._flow.submit_held()
         if segment := sink.cut(at_end=True):

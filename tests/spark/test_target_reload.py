@@ -315,6 +315,20 @@ class TestSetAside:
         assert live(lake) == [0, 2, 5], "nothing was set aside"
         assert lake.version("s") == before + 2, "in one commit each"
 
+    def test_by_a_version_of_a_part_without_a_key(self, lake):
+        chosen = {"load_method": "partition-overwrite", "stream_options": {"s": BY_REGION}}
+        message, config = schema("s", self.NUMBERS), {**self.CHOSEN, **chosen, **HARD}
+        other = record("s", {"id": 9, "region": "q", "v": 1}, version=1)
+        first = [*self.numbers(1, 2, version=1), other, activate("s", 1), DONE]
+        lake.load(message, *first, **config)
+        second = [DONE, *self.numbers(2, 3, version=2), activate("s", 2)]
+        lake.load(message, *second, *self.numbers(4, version=2), **config)
+        assert live(lake) == [1, 2, 9], "nothing says that the stream is complete"
+        lake.load(message, *second, **config)
+        assert live(lake) == [2, 3]
+        lake.load(message, activate("s", 3), DONE, **config)
+        assert live(lake) == []
+
     def test_by_a_partition_that_is_replaced(self, lake):
         chosen = {"load_method": "partition-overwrite", "stream_options": {"s": BY_REGION}}
         message, config = schema("s", self.NUMBERS, ["id"]), {**self.CHOSEN, **chosen}
