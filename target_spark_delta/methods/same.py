@@ -170,7 +170,8 @@ def _differ(
     )
     columns = ", ".join(f"c{i}" for i in range(len(before)))
     found = spark.sql(
-        f"select 1 from (select {there}, 1 as n from {table.sql} where {where} "
+        # Without a name for the table Spark takes `where (false)` for one.
+        f"select 1 from (select {there}, 1 as n from {table.sql} t where {where} "
         f"union all select {here}, -1 from new_rows) group by {columns} having {having} limit 1"
     )
     return not found.isEmpty()
