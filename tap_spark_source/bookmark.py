@@ -96,7 +96,8 @@ def _texts(spark: SparkSession, expressions: Sequence[str]) -> list[Any]:
     if not expressions:
         return []
     try:
-        (row,) = spark.sql(f"select {', '.join(expressions)}").toArrow().to_pylist()
+        # Of a row that the statement itself holds, which Spark works out without a job.
+        (row,) = spark.sql(f"select {', '.join(expressions)} from values (0)").collect()
     except PySparkException as error:
         raise ValueError("is no time that the calendar has") from error
-    return list(row.values())
+    return list(row)

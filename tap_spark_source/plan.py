@@ -28,9 +28,10 @@ _DELETION = Column(
 class ReadPlan:
     """What to read of one table: `key` is what it is read along, `bookmark` what was read.
 
-    `whole_key` is what a read of the whole table is cut along, whatever the method. A window that
-    `reads_on` ends with the rows beyond the highest key at its start, so that no row is missing
-    that was changed meanwhile.
+    `whole_key` is what a read of the whole table is cut along, whatever the method. A read that
+    `reads_on` ends with the rows from the highest key at its start on, so that no row is missing
+    that was changed meanwhile. A window that is read `at_once` is one query: without a key nothing
+    tells the two versions of such a row apart.
     """
 
     table: Table
@@ -53,6 +54,7 @@ class ReadPlan:
     snapshot: Snapshot | None = None
     singer_decimal: bool = False
     reads_on: bool = False
+    at_once: bool = False
 
     @property
     def has_deletions(self) -> bool:

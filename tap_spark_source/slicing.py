@@ -41,11 +41,12 @@ class Survey:
 class Slice:
     """One range to read, as a whole or by several connections at once.
 
-    `with_nulls` adds the rows that lack the key.
+    `with_nulls` adds the rows that lack the key; `at_once` reads all of it in one query.
     """
 
     ranges: tuple[Range, ...]
     with_nulls: bool = False
+    at_once: bool = False
 
 
 def step_of(rows: int, partitions: int) -> int:

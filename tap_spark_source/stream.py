@@ -256,15 +256,16 @@ class SparkStream(DescribedStream):
                 yield from reading.records()
 
     def _pieces(self) -> Iterator[Piece]:
-        tap, plan = self._tap, replace(self.plan, reads_on=self._reads_on)
+        """Read the stream; a target may remove what this run does not send of the rows it reads."""
+        tap = self._tap
+        is_replaced = self.scope.rows != SOME and tap.may_be_replaced
+        plan = replace(
+            self.plan,
+            reads_on=is_replaced or tap.reloads(self.name) or self.plan.window is None,
+            at_once=is_replaced and not self.plan.key_properties,
+        )
         with source_errors(tap.settings, self.name):
             yield from pieces(tap.source, plan, version=self._initialized_at)
-
-    @property
-    def _reads_on(self) -> bool:
-        """Say whether a target may remove what this run does not send of the rows it reads."""
-        is_complete = self.scope.rows != SOME
-        return self._tap.reloads(self.name) or (is_complete and self._tap.may_be_replaced)
 
     def _open(self, piece: Piece) -> Reading | None:
         if piece.frame is None:

@@ -125,6 +125,7 @@ class _Entries:
         rules = manifest.rules
         self._line = manifest.line
         self._mapping = rules.mapping
+        self._loses_keys = rules.mapping is not None and not rules.mapping.keeps(rules.keys)
         self._partial = rules.partial
         schema, keys = rules.schema, rules.keys
         if manifest.format == "parquet":
@@ -137,20 +138,21 @@ class _Entries:
 
     def entry(self, number: int, file: str, text: bytes, version: int | None) -> _Entry:
         """Return a record's line, whether it is rejected, and whether it is a deletion."""
+        lost_key = self._loses_keys
         try:
             text.decode()
             mapped = self._mapping.apply(text, self._line) if self._mapping else text
             if mapped is None:
                 return _LEFT_OUT
-            text = mapped
+            text, lost_key = mapped, False
             return self._checked(number, text, version)
         except InvalidRecordError as error:
             reason = error.reason
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             reason = f"no JSON object: {error}"
             text = msgspec.json.encode(text.decode(errors="replace"))
-        rejected = rejected_member(f"{reason} (in {file})") + _version_member(version)
-        return self._made(number, rejected, text), True, False
+        rejected = rejected_member(f"{reason} (in {file})", lost_key=lost_key)
+        return self._made(number, rejected + _version_member(version), text), True, False
 
     def _checked(self, number: int, text: bytes, version: int | None) -> _Entry:
         record, is_deletion = self._check(msgspec.Raw(text), self._line, partial=self._partial)

@@ -27,6 +27,7 @@ from target_spark_delta.table import WHOLLY, Table
 logger = logging.getLogger(__name__)
 
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_SKIP_EMPTY = "spark.databricks.delta.skipRecordingEmptyCommits"
 _REPLACE_CHECK = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
 _T = TypeVar("_T")
 
@@ -125,13 +126,17 @@ def append(table: Table, rows: DataFrame, count: int) -> Counts:
     return Counts(inserted=count)
 
 
-def claim(spark: SparkSession, table: Table) -> None:
-    """Make a commit that changes nothing but the table's transaction.
+def note(spark: SparkSession, table: Table) -> None:
+    """Make a commit that changes no row, for what it says of itself and for its transaction.
 
     A run that held the lock before can commit nothing from then on.
     """
     nothing = spark.createDataFrame([], table.rows(spark).schema)
-    _made(spark, table, lambda: table.save(nothing.write.format("delta").mode("append")))
+    spark.conf.set(_SKIP_EMPTY, "false")
+    try:
+        _made(spark, table, lambda: table.save(nothing.write.format("delta").mode("append")))
+    finally:
+        spark.conf.unset(_SKIP_EMPTY)
 
 
 def _made(

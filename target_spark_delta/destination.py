@@ -142,11 +142,16 @@ class Destination:
 
     @property
     def removes_at_end(self) -> bool:
-        """Say whether rows of a part go only when it is known which records were set aside.
-
-        Without a key nothing tells which row such a record is of.
-        """
+        """Say whether rows of a part go only when it is known which records were set aside."""
         return self.replaces_parts and bool(self.keys) and self.settings.quarantine
+
+    @property
+    def stages_parts(self) -> bool:
+        """Say whether rows of a part wait until it is known that no record was set aside.
+
+        Without a key nothing tells which row of the part such a record is of.
+        """
+        return self.replaces_parts and not self.keys and self.settings.quarantine
 
     @property
     def retires_partitions(self) -> bool:
@@ -157,7 +162,13 @@ class Destination:
     @property
     def acts_at_end(self) -> bool:
         """Say whether the end of a stream that replaces parts changes rows."""
-        return self.replaces_range or self.removes_at_end or self.retires_partitions
+        return self.replaces_range or self.is_true_at_end
+
+    @property
+    def is_true_at_end(self) -> bool:
+        """Say whether a bookmark is true only once the end of the stream has removed rows."""
+        by_parts = self.removes_at_end or self.stages_parts or self.retires_partitions
+        return by_parts or self.retires
 
     @property
     def keeps_history(self) -> bool:

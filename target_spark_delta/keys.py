@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
+from pyspark.sql import types as T
 
 from singer_spark.errors import SchemaError, SettingsError
 from target_spark_delta import fence
@@ -97,6 +98,38 @@ def check_reload(destination: Destination) -> None:
             "and neither a key nor a replication key tells them apart; set key_properties in "
             "stream_options, or remove the table and run again"
         )
+
+
+def check_parts(destination: Destination, table: T.StructType, pipeline: str | None) -> None:
+    """Refuse to replace parts of a table by a column that it does not have.
+
+    Rows that are there would be in none of them, and stay beside those that come.
+
+    Raises:
+        SettingsError: The rows would be there twice.
+    """
+    there = {name.lower() for name in table.names}
+    option, columns = _parts_by(destination)
+    if lacking := [name for name in columns if name.lower() not in there]:
+        way_out = (
+            "remove the table and run again, or load into another path"
+            if destination.reloads
+            else f"run `{_refresh(destination, pipeline)}`"
+        )
+        raise SettingsError(
+            f"stream {destination.stream}: {option}: its table has no column "
+            f"{', '.join(lacking)}, so rows that are there would be there twice; {way_out}"
+        )
+
+
+def _parts_by(destination: Destination) -> tuple[str, Sequence[str]]:
+    """Return the option, and its columns, that alone say which rows of a table are replaced."""
+    options = destination.options
+    if destination.method == "partition-overwrite" and not destination.retires_partitions:
+        return "partition_by", options.partition_by
+    if destination.replaces_parts and not (destination.keys or destination.is_whole):
+        return "range_column", [options.range_column or ""]
+    return "", ()
 
 
 def note_key(spark: SparkSession, table: Table, keys: Iterable[str]) -> None:

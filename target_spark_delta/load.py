@@ -2,61 +2,39 @@
 
 from __future__ import annotations
 
-import logging
-import re
-import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
-from functools import partial
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from singer_spark.assignment import Assignment
-from singer_spark.causes import innermost_cause, is_unreachable
-from singer_spark.engine.session import SPARK_ERRORS, lost_engine
-from singer_spark.errors import RecordError, SingerSparkError, TransientError
-from singer_spark.names import quote
+from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.report import report
-from target_spark_delta import fence, identity
-from target_spark_delta.alter import Policy, adapt, regain_clusters
-from target_spark_delta.commit import Commit, Counts, claim, describe_commits, execute
+from target_spark_delta import fence
+from target_spark_delta.alter import adapt, regain_clusters
+from target_spark_delta.commit import Commit, Counts, describe_commits, note
 from target_spark_delta.destination import Destination
-from target_spark_delta.frame import TABLE_VERSION, Shape
+from target_spark_delta.frame import Shape
 from target_spark_delta.jobs import Footer, facts_in_files
 from target_spark_delta.keys import (
     changed_key,
     check_key,
+    check_parts,
     check_reload,
     is_other_key,
     known_key,
     note_key,
 )
-from target_spark_delta.methods import (
-    METHODS,
-    Batch,
-    Progress,
-    gone,
-    history,
-    lacking,
-    overwrite,
-    replaced,
-    staging,
-    versions,
-)
+from target_spark_delta.methods import METHODS, Batch, Progress, gone, lacking, overwrite
 from target_spark_delta.methods.late import Bookmark
-from target_spark_delta.methods.owners import NotOursError, check_owner
-from target_spark_delta.quarantine import UnreadableKeyError, held_keys, set_aside
-from target_spark_delta.reading import empty_folder, empty_staging
+from target_spark_delta.methods.owners import check_owner
+from target_spark_delta.outcome import explained, refusal, reported, utc_now
+from target_spark_delta.quarantine import set_aside
+from target_spark_delta.reading import empty_staging
 from target_spark_delta.source import Source, open_source
 from target_spark_delta.spool import KeyFacts, Segment
 from target_spark_delta.table import create
 from target_spark_delta.validation import DELETED_AT
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +71,9 @@ def load_segment(
             _note_key(spark, work, counts, commit)
             # What was cut while Spark read it is still cut.
             segment.check_size()
+            work.progress.has_changed |= bool(counts)
             told += [] if counts is None else [(counts, segment.loaded)]
+        work.progress.set_aside += segment.rejected
         empty_staging(spark, segment, spool)
 
 
@@ -107,7 +87,7 @@ def _load_rows(
 ) -> Counts | None:
     destination = work.destination
     describe_commits(spark, commit.without_rows())
-    found = _first_look(spark, work)
+    found = first_look(spark, work)
     work.progress.made_table |= found is None
     commit = if_made if work.progress.made_table else commit
     before = None if destination.overwrites else found
@@ -115,7 +95,7 @@ def _load_rows(
         # Before the table is changed to fit.
         work.progress.first_look = lacking.look_at(spark, destination.table, found)
     if found is not None:
-        _check_table(spark, work, commit)
+        check_table(spark, work, found, commit)
         _follow_key(spark, work, commit)
     work.progress.key = destination.merges_by
     partitions = _partition_columns(spark, work, commit, is_there=found is not None)
@@ -133,9 +113,9 @@ def _load_rows(
 
     def write(rows: DataFrame) -> Counts | None:
         describe_commits(spark, replace(commit, rows=segment.loaded))
-        batch = _batch(work, segment, shape, rows, is_new=before is None)
+        batch = make_batch(work, segment, shape, rows, is_new=before is None)
         batch = replace(batch, facts=batch.facts or _facts_in_files(batch, source.footers, segment))
-        if destination.overwrites:
+        if destination.overwrites or (destination.stages_parts and not work.progress.made_table):
             overwrite.stage(spark, batch, destination.place, commit.run_id)
             return None
         counts = METHODS[destination.method](spark, batch)
@@ -153,27 +133,23 @@ def _load_rows(
         return write(records.fitting_rows()) if segment.loaded else None
 
 
-def _first_look(spark: SparkSession, work: Work) -> T.StructType | None:
+def first_look(spark: SparkSession, work: Work) -> T.StructType | None:
     """Return the table's schema; a run that took the lock from another claims the table first."""
     table, progress = work.destination.table, work.progress
     schema = table.schema(spark)
     if fence.must_claim(spark) and not progress.has_claimed:
         if schema is not None:
-            claim(spark, table)
+            note(spark, table)
             schema = table.schema(spark)
         progress.has_claimed = True
         report("claimed", work.destination.stream)
     return schema
 
 
-def claim_table(spark: SparkSession, work: Work, commit: Commit) -> None:
-    """Claim a table from a run that held the lock before, whether there are records or not."""
-    with explained(work.destination.stream):
-        describe_commits(spark, commit.without_rows())
-        _first_look(spark, work)
-
-
-def _batch(work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_new: bool) -> Batch:
+def make_batch(
+    work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_new: bool
+) -> Batch:
+    """Return rows with all that a load method needs to know of them."""
     destination = work.destination
     known = {name.lower() for name in shape.table.names}
     return Batch(
@@ -184,7 +160,7 @@ def _batch(work: Work, segment: Segment, shape: Shape, rows: DataFrame, *, is_ne
         keys=destination.keys,
         facts=segment.facts,
         table=destination.table,
-        schema=_as_spelled(shape.table, shape.columns),
+        schema=as_spelled(shape.table, shape.columns),
         is_new=is_new,
         is_partial=segment.is_partial,
         removes=destination.removes(segment),
@@ -207,7 +183,7 @@ def _facts_in_files(batch: Batch, footers: Sequence[Footer], segment: Segment) -
     return facts_in_files(footers, batch.keys, batch.schema)
 
 
-def _as_spelled(table: T.StructType, columns: Sequence[str]) -> T.StructType:
+def as_spelled(table: T.StructType, columns: Sequence[str]) -> T.StructType:
     """Name a table's columns as the stream does, whose options are about them."""
     names = {name.lower(): name for name in columns}
     return T.StructType(
@@ -223,10 +199,11 @@ def _as_spelled(table: T.StructType, columns: Sequence[str]) -> T.StructType:
     )
 
 
-def _check_table(spark: SparkSession, work: Work, commit: Commit) -> None:
+def check_table(spark: SparkSession, work: Work, schema: T.StructType, commit: Commit) -> None:
     """Make sure that a table which is there may be appended to afresh, or replaced unasked."""
     if not work.progress.made_table:
         check_reload(work.destination)
+        check_parts(work.destination, schema, commit.pipeline)
     if work.destination.replaces_unasked and not work.progress.is_ours:
         check_owner(spark, work.destination.table, commit.pipeline)
         work.progress.is_ours = True
@@ -281,315 +258,3 @@ def _fitting_table(
         create(spark, destination.table, incoming, destination.layout)
         return incoming
     return adapt(spark, destination.table, incoming, destination.policy)
-
-
-def activate_version(spark: SparkSession, work: Work, version: int, commit: Commit) -> None:
-    """Retire the rows of older versions."""
-    destination = work.destination
-    with explained(destination.stream), reported(destination.stream) as told:
-        describe_commits(spark, commit)
-        schema = _first_look(spark, work)
-        fence.confirm(spark)
-        if schema is None or TABLE_VERSION not in schema.names:
-            return
-        table, now = destination.table, utc_now()
-        try:
-            held = _held_keys(spark, destination, schema, {version}, commit)
-        except UnreadableKeyError as error:
-            logger.warning("Stream %s: %s, so no row is retired", destination.stream, error)
-            return
-        if destination.keeps_history and held is None:
-            told.append((history.close_versions(spark, table, version, now), 0))
-            return
-        if held is not None:
-            older = versions.older_rows(version, unmarked=False, prefix="t.")
-            told.append((_retire(spark, destination, held, now, among=older), 0))
-            return
-        hard = destination.settings.hard_delete
-        is_marked = not hard and DELETED_AT in schema.names
-        older = versions.older_rows(version, unmarked=is_marked)
-        if table.rows(spark).where(older).isEmpty():
-            return
-        if not hard and not is_marked:
-            _add_mark(spark, destination)
-        counts = versions.retire(spark, table, version, hard=hard, deleted_at=now)
-        told.append((counts, 0))
-
-
-def retire_gone(
-    spark: SparkSession, work: Work, commit: Commit, seen_versions: Collection[int]
-) -> None:
-    """Retire the rows whose key did not come in a run that has read the whole table."""
-    destination, progress = work.destination, work.progress
-    with explained(destination.stream), reported(destination.stream) as told:
-        describe_commits(spark, commit)
-        schema = _first_look(spark, work)
-        fence.confirm(spark)
-        if schema is None or progress.made_table:
-            return
-        try:
-            check_owner(spark, destination.table, commit.pipeline)
-            held = _held_keys(spark, destination, schema, seen_versions, commit)
-        except NotOursError as error:
-            logger.warning("Stream %s: %s, so no row is retired", destination.stream, error.why)
-            return
-        except UnreadableKeyError as error:
-            logger.warning("Stream %s: %s, so no row is retired", destination.stream, error)
-            return
-        came = gone.keys_of_run(spark, progress.keys, _or_no_keys(spark, destination, held))
-        told.append((_retire(spark, destination, came, utc_now()), 0))
-
-
-def _or_no_keys(spark: SparkSession, destination: Destination, held: DataFrame | None) -> DataFrame:
-    """Return keys, or the columns that they have in the table where there are none."""
-    if held is not None:
-        return held
-    return destination.table.rows(spark).select(*map(quote, destination.keys)).limit(0)
-
-
-def _held_keys(
-    spark: SparkSession,
-    destination: Destination,
-    schema: T.StructType,
-    loaded: Collection[int],
-    commit: Commit,
-) -> DataFrame | None:
-    """Return the keys of what was set aside, which the source has."""
-    keys = T.StructType([destination.declared[key] for key in destination.keys])
-    place = destination.quarantine
-    return held_keys(spark, place, commit, versions=loaded, keys=keys, table=schema)
-
-
-def _retire(
-    spark: SparkSession,
-    destination: Destination,
-    came: DataFrame,
-    now: str,
-    *,
-    among: str = "true",
-) -> Counts:
-    """Retire the rows with other keys than these; `among` is SQL that says which `t` may go."""
-    table, live, prepare = destination.table, "true", None
-    schema = table.rows(spark).schema
-    if destination.keeps_history:
-        live = f"t.{history.IS_CURRENT}"
-        retired = gone.closed(now, schema[history.VALID_FROM].dataType.simpleString())
-    elif destination.settings.hard_delete:
-        retired = gone.removed()
-    else:
-        retired = gone.marked(now)
-        if DELETED_AT in schema.names:
-            live = f"t.{quote(DELETED_AT)} is null"
-        else:
-            prepare = partial(_add_mark, spark, destination)
-    live = f"{live} and {among}"
-    return gone.retire(spark, table, came, live=live, retired=retired, prepare=prepare)
-
-
-def _add_mark(spark: SparkSession, destination: Destination) -> None:
-    """Add the column that marks rows as deleted."""
-    marker = T.StructType([T.StructField(DELETED_AT, T.TimestampType())])
-    adapt(spark, destination.table, marker, Policy(freeze=destination.settings.freeze))
-
-
-def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
-    """Let the staged rows of a stream, which is complete, take the place of its table's."""
-    destination = work.destination
-    rows = sum(one.rows for one in work.progress.staged)
-    with explained(destination.stream), reported(destination.stream) as told:
-        describe_commits(spark, commit.without_rows())
-        found = _first_look(spark, work)
-        if found is not None:
-            _check_table(spark, work, commit)
-        fence.confirm(spark)
-        # Nobody asked for the columns of the stream alone.
-        kept = found if destination.replaces_unasked else None
-        plan = overwrite.Swap(
-            batch=_empty_batch(spark, work, rows, kept),
-            commit=replace(commit, rows=rows),
-            layout=destination.layout,
-            policy=destination.policy,
-            held=_held_at_swap(spark, destination, found, commit),
-        )
-        told.append((overwrite.swap(spark, plan), rows))
-        if destination.is_rekeyed:
-            describe_commits(spark, commit.without_rows())
-            note_key(spark, destination.table, destination.keys)
-        drop_staged(spark, work)
-
-
-def _held_at_swap(
-    spark: SparkSession, destination: Destination, found: T.StructType | None, commit: Commit
-) -> DataFrame | None:
-    """Return the keys of what was set aside, whose rows must outlive those of another key."""
-    if found is None or not (destination.is_rekeyed and destination.settings.quarantine):
-        return None
-    try:
-        return _held_keys(spark, destination, found, (), commit)
-    except UnreadableKeyError as error:
-        raise overwrite.rows_unknown(destination.stream, str(error)) from error
-
-
-def end_parts(spark: SparkSession, work: Work, commit: Commit) -> None:
-    """Remove what a complete stream had no record of: in the parts that it replaces, or whole ones.
-
-    A row whose new record was set aside stays.
-    """
-    destination, progress = work.destination, work.progress
-    with explained(destination.stream), reported(destination.stream) as told:
-        describe_commits(spark, commit.without_rows())
-        schema = _first_look(spark, work)
-        if schema is None or progress.made_table:
-            return
-        fence.confirm(spark)
-        retires = destination.retires_partitions and _is_ours(spark, destination, commit)
-        try:
-            # Without a key nobody knows which rows must stay, unless they are replaced already.
-            is_open = bool(destination.keys) or not progress.is_emptied
-            asks = destination.settings.quarantine and is_open
-            held = _held_keys(spark, destination, schema, (), commit) if asks else None
-        except UnreadableKeyError as error:
-            logger.warning("Stream %s: %s, so no row is removed", destination.stream, error)
-            return
-        describe_commits(spark, replace(commit, rows=0))
-        spelled = _as_spelled(schema, destination.declared.names)
-        batch = replace(_empty_batch(spark, work, 0, schema), schema=spelled)
-        if destination.removes_at_end:
-            told.append((replaced.remove_others(spark, batch, held), 0))
-        elif destination.replaces_range:
-            told.append((replaced.empty_range(spark, batch), 0))
-        if retires:
-            told.append((_retire_partitions(spark, destination, batch, held), 0))
-
-
-def _is_ours(spark: SparkSession, destination: Destination, commit: Commit) -> bool:
-    """Say whether no other pipeline has rows in the table, and warn where one has."""
-    try:
-        check_owner(spark, destination.table, commit.pipeline)
-    except NotOursError as error:
-        logger.warning("Stream %s: %s, so no row is retired", destination.stream, error.why)
-        return False
-    return True
-
-
-def _retire_partitions(
-    spark: SparkSession, destination: Destination, batch: Batch, held: DataFrame | None
-) -> Counts:
-    """Retire the partitions that are gone at the source; what has no key is removed."""
-    table = destination.table
-    if destination.keys:
-        came, others = _or_no_keys(spark, destination, held), replaced.other_partitions(batch, "t.")
-        return _retire(spark, destination, came, utc_now(), among=others)
-    others = replaced.other_partitions(batch)
-    if table.rows(spark).where(others).isEmpty():
-        return Counts()
-    return execute(spark, table, f"delete from {table.sql} where {others}")
-
-
-def _empty_batch(spark: SparkSession, work: Work, rows: int, before: T.StructType | None) -> Batch:
-    """Return a batch that stands for what came before the end of a stream."""
-    nothing = Segment(work.destination.stream, Path(), rows=rows)
-    kept = work.destination.kept_metadata(nothing, before)
-    shape = Shape(
-        declared=work.destination.declared,
-        metadata=kept,
-        table=work.destination.incoming(kept),
-        run_id="",
-        batched_at=utc_now(),
-    )
-    return _batch(work, nothing, shape, spark.range(0), is_new=False)
-
-
-def drop_staged(spark: SparkSession, work: Work) -> None:
-    """Remove what is staged of a stream."""
-    for staged in work.progress.waiting:
-        staging.discard(spark, staged)
-
-
-def drop_abandoned(spark: SparkSession, destination: Destination) -> None:
-    """Drop the staged tables in a catalog that killed runs of the same pipeline have left.
-
-    What fails here fails no load: the rows are committed.
-    """
-    fence.confirm(spark)
-    try:
-        staging.drop_abandoned(spark, destination.place(0), destination.staging_prefix)
-    except SPARK_ERRORS as error:
-        logger.warning("Staged tables of killed runs stay: %s", innermost_cause(error)[:300])
-
-
-def check_identity(spark: SparkSession, work: Work, run: Assignment, source: str) -> None:
-    """Refuse a table that the stored state does not belong to, if only Spark can read its log."""
-    destination = work.destination
-    known = run.tables[destination.stream]
-    with explained(destination.stream):
-        identity.check(known, destination.table, run, source, spark)
-
-
-def tell_table(spark: SparkSession, work: Work, run: Assignment, source: str) -> None:
-    """Tell the runner by what a table is known again, if only Spark can read its log."""
-    destination = work.destination
-    with explained(destination.stream):
-        key = destination.merges_by
-        identity.tell(destination.table, run, destination.stream, key, spark, source)
-
-
-def drop_spooled(spark: SparkSession, staging: str) -> None:
-    """Remove what is left of the lines that a run has sent: an empty folder for each segment."""
-    empty_folder(spark, staging)
-
-
-def utc_now() -> str:
-    """Return the time as Spark reads it."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f+00:00")
-
-
-@contextmanager
-def reported(stream: str) -> Iterator[list[tuple[Counts, int]]]:
-    """Tell the runner what has become of so many records, once that is committed."""
-    started = time.monotonic()
-    told: list[tuple[Counts, int]] = []
-    yield told
-    for counts, rows in told:
-        report(
-            "commit",
-            stream,
-            rows=rows,
-            inserted=counts.inserted,
-            updated=counts.updated,
-            deleted=counts.deleted,
-            unchanged=counts.unchanged,
-            milliseconds=round((time.monotonic() - started) * 1000),
-        )
-        if counts.late:
-            report("late", stream, rows=counts.late.rows, seconds=counts.late.seconds)
-        if rows and not counts:
-            logger.info("%s: nothing changed, no commit", stream)
-
-
-@contextmanager
-def explained(stream: str) -> Iterator[None]:
-    """Turn what Spark says into one line."""
-    try:
-        yield
-    except SPARK_ERRORS as error:
-        if gone := lost_engine(error):
-            raise gone from error
-        if reason := refusal(error):
-            raise RecordError(f"stream {stream}, {reason}; fix the data or its schema") from error
-        # Java's own exceptions begin with where they were met, and tell the condition later.
-        found = re.search(r"\[[A-Z][A-Z_.]+\][^\n]*", str(error))
-        cause = innermost_cause(error)
-        said = (found[0] if found else cause)[:500]
-        if is_unreachable(cause):
-            raise TransientError(f"stream {stream}: {cause[:500]}; run again later") from error
-        if "NOT_NULL_CONSTRAINT" in said:
-            said = f"{said}; fix the data or drop the constraint"
-            raise RecordError(f"stream {stream}: {said}") from error
-        raise SingerSparkError(f"stream {stream}: {said}") from error
-
-
-def refusal(error: Exception) -> str | None:
-    """Return why a record was refused, if that is what made Spark fail."""
-    found = re.search(r"\[USER_RAISED_EXCEPTION\] (.*?) SQLSTATE", str(error), re.DOTALL)
-    return found[1] if found else None

@@ -10,7 +10,7 @@ import ast
 import copy
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -87,6 +87,13 @@ class StreamMapping:
         """Return itself, None where records come out as they came."""
         is_same = isinstance(self._map, SameRecordTransform) and not self._map.flattening_enabled
         return None if is_same else self
+
+    def keeps(self, names: Iterable[str]) -> bool:
+        """Say whether a record has these properties, as they come out, already when it comes."""
+        known = self.schema.get("properties", {})
+        return all(
+            name in known and not changes_values(self.settings, self.stream, name) for name in names
+        )
 
     def apply(self, raw: bytes | msgspec.Raw, line: int) -> bytes | None:
         """Return what becomes of a record, None where a filter takes it out."""

@@ -29,6 +29,7 @@ SCHEMA = (
     .add("time", T.TimestampType())
     .add("run_id", T.StringType())
     .add("version", T.LongType())
+    .add("lost_key", T.BooleanType())
 )
 
 
@@ -38,7 +39,7 @@ def set_aside(spark: SparkSession, place: Table, records: DataFrame, commit: Com
     Args:
         spark: The stream's session.
         place: The table.
-        records: Record, error, line and version.
+        records: Record, error, line, version and whether nothing says which row it is of.
         commit: The run and the stream.
     """
     rows = records.selectExpr(
@@ -49,6 +50,7 @@ def set_aside(spark: SparkSession, place: Table, records: DataFrame, commit: Com
         "current_timestamp() as time",
         f"{literal(commit.run_id)} as run_id",
         "cast(version as bigint) as version",
+        "lost_key",
     ).persist(StorageLevel.DISK_ONLY)
     try:
         count = rows.count()
@@ -102,6 +104,8 @@ def held_keys(
     types = {field.name.lower(): field.dataType for field in table}
     if not keys.names or not types.keys() >= {name.lower() for name in keys.names}:
         raise UnreadableKeyError(rows.count())
+    if "lost_key" in known.names and (lost := rows.where("lost_key").count()):
+        raise UnreadableKeyError(lost)
     texts = T.StructType([T.StructField(field.name, T.StringType()) for field in keys])
     read = rows.withColumn("r", F.from_json("record", texts)).selectExpr(
         *(

@@ -16,6 +16,7 @@ from target_spark_delta.frame import TABLE_VERSION, Shape
 from target_spark_delta.spool import (
     CARRIED,
     LINE_NUMBER,
+    LOST_KEY,
     MEMBERS,
     RECEIVED,
     REJECTED,
@@ -113,12 +114,12 @@ class Records:
         return self._judged().where(f"{quote(_ERROR)} is null").drop(_ERROR, _VERSION)
 
     def misfits(self) -> DataFrame:
-        """Return record, error, line and version of those that have a value which does not fit."""
+        """Return those that have a value which does not fit, as `rejected_records` does."""
         found = self._judged().where(f"{quote(_ERROR)} is not null")
         told = f"{quote(_ERROR)} as error", f"{quote(_VERSION)} as version"
         errors = found.selectExpr(quote(LINE_NUMBER), *told)
         return self.texts.join(errors, LINE_NUMBER).selectExpr(
-            "record", "error", f"{self.line} as line", "version"
+            "record", "error", f"{self.line} as line", "version", "false as lost_key"
         )
 
     def _judged(self) -> DataFrame:
@@ -226,13 +227,17 @@ def spooled(
 
 
 def rejected_records(spark: SparkSession, path: str) -> DataFrame:
-    """Return record, error, line and version of the records that were invalid when they came."""
+    """Return the records that were invalid when they came.
+
+    Record, error, line, version, and whether nothing says which row the record is of.
+    """
     lines = _read(spark, path, T.StringType()).where(f"{quote(REJECTED)} is not null")
     return lines.selectExpr(
         f"coalesce(record, {quote(_CORRUPT)}) as record",
         f"{quote(REJECTED)} as error",
         f"{quote(LINE_NUMBER)} as line",
         "version",
+        f"coalesce({quote(LOST_KEY)}, false) as lost_key",
     )
 
 
@@ -271,6 +276,7 @@ def wire_schema(record: T.DataType) -> T.StructType:
         .add(CARRIED, T.ArrayType(T.StringType()))
         .add(RECEIVED, T.LongType())
         .add(REJECTED, T.StringType())
+        .add(LOST_KEY, T.BooleanType())
         .add("time_extracted", T.StringType())
         .add("version", T.LongType())
         .add("record", record)

@@ -50,6 +50,7 @@ class SparkDeltaSink:
         self.schema = schema
         self.source = destination.read_as
         self._mapping = mapping
+        self._loses_keys = mapping is not None and not mapping.keeps(destination.keys)
         self.segment: Segment | None = None
         self.declared_line = 0
         self.last_line = 0
@@ -89,17 +90,19 @@ class SparkDeltaSink:
         self.last_line = message.number
         if message.version is not None:
             self.versions.add(message.version)
+        # Before it is mapped it may not say which row it is of.
+        lost_key = self._loses_keys
         try:
             if self._mapping:
                 mapped = self._mapping.mapped(message)
                 if mapped is None:
                     return False
-                message = mapped
+                message, lost_key = mapped, False
             return self._spool(message)
         except InvalidRecordError as error:
             if not self._settings.quarantine:
                 raise
-            return self._reject(message, error.reason)
+            return self._reject(message, rejected_member(error.reason, lost_key=lost_key))
 
     def _spool(self, message: Message) -> bool:
         partial = self._partial_records
@@ -118,10 +121,10 @@ class SparkDeltaSink:
             segment.has_versions = True
         return self._append(segment, message, extra)
 
-    def _reject(self, message: Message, reason: str) -> bool:
+    def _reject(self, message: Message, why: bytes) -> bool:
         segment = self.segment or self._open()
         segment.rejected += 1
-        return self._append(segment, message, rejected_member(reason))
+        return self._append(segment, message, why)
 
     def _append(self, segment: Segment, message: Message, extra: bytes) -> bool:
         segment.append(message.line, message.number, extra)

@@ -2,7 +2,8 @@
 
 A line of a segment is the record's message as it came, with members put in front: `#`, its number
 in the input, which is the order of the records, `~`, the properties it carries, where what it does
-not carry must be left alone, `@`, when it was received, and `!`, why it is not to be loaded.
+not carry must be left alone, `@`, when it was received, `!`, why it is not to be loaded, and `?`,
+that nothing says which row it is of.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ LINE_NUMBER = "\0line"
 CARRIED = "\0carried"
 RECEIVED = "\0received"
 REJECTED = "\0rejected"
-MEMBERS = {"#": LINE_NUMBER, "~": CARRIED, "@": RECEIVED, "!": REJECTED}
+LOST_KEY = "\0lost_key"
+MEMBERS = {"#": LINE_NUMBER, "~": CARRIED, "@": RECEIVED, "!": REJECTED, "?": LOST_KEY}
 
 # So many values of a column are named in a MERGE; of more only the ends.
 FEW_VALUES = 50
@@ -256,6 +258,6 @@ def received_member(microseconds: int) -> bytes:
     return b'"@":%d,' % microseconds
 
 
-def rejected_member(reason: str) -> bytes:
-    """Write the member that tells why a record is not to be loaded."""
-    return b'"!":%b,' % msgspec.json.encode(reason)
+def rejected_member(reason: str, *, lost_key: bool = False) -> bytes:
+    """Write the members that tell why a record is not to be loaded, and that its key is unknown."""
+    return b'"!":%b,%b' % (msgspec.json.encode(reason), b'"?":true,' if lost_key else b"")

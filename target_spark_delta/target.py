@@ -27,6 +27,7 @@ from singer_spark.names import table_name, unmatched
 from singer_spark.plugin import SparkPlugin
 from singer_spark.state.fence import confirm_lock
 from target_spark_delta import budget, fence, identity
+from target_spark_delta.closing import close
 from target_spark_delta.completeness import warn_of_repetition
 from target_spark_delta.declaration import Declared, destination_of, parts_of
 from target_spark_delta.destination import Destination, waiting_folder
@@ -300,12 +301,7 @@ class TargetSparkDelta(SparkPlugin, Target):
             self._activate_at_end(self._sinks[stream], version)
         self._flow.submit_held()
         self._flow.drain()
-        self._flow.end_streams(self._sinks.values())
-        self._flow.look_after_tables(self._sinks.values())
-        self._flow.tell_tables([*self._sinks.values()])
-        if self._assignment.cleans:
-            self._flow.drop_abandoned(self._sinks.values())
-        self._flow.drop_spooled(self._sinks.values())
+        close(self._flow, self._sinks.values())
         for pattern in unmatched(self._settings.stream_options, self._sinks):
             logger.warning("stream_options: no stream is named %s", pattern)
         logger.info(
@@ -327,6 +323,11 @@ class TargetSparkDelta(SparkPlugin, Target):
             )
 
     def _activate(self, sink: SparkDeltaSink, version: int) -> None:
+        if sink.destination.stages_parts:
+            # Its rows are not in the table before the end of the stream.
+            sink.progress.version = version
+            self._flow.hold_back(sink.destination.stream)
+            return
         if sink.destination.appends:
             self._flow.submit_held()
         if segment := sink.cut(at_end=True):

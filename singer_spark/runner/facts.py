@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,8 @@ class Facts:
             case "claimed":
                 self.claimed.add(stream)
             case "reached":
-                self.reached[stream] = digits.loads(str(fact.get("bookmark")))
+                with suppress(ValueError):
+                    self.reached[stream] = digits.loads(str(fact.get("bookmark")))
             case "progress":
                 self.doing[str(fact.get("command"))] = str(fact.get("doing") or "")
             case kind:

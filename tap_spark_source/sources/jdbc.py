@@ -58,6 +58,7 @@ _DIALECTS: dict[str, type[Dialect]] = {
 
 # What the queries of every database about its tables tell.
 COLUMN_FIELDS = ("s", "t", "kind", "c", "native", "pos", "required")
+_OWN_ID = "own_id"
 INDEX_FIELDS = ("s", "t", "i", "c", "pos", "is_primary", "is_unique")
 # What Spark itself reads of the options; it does not mind how they are written.
 _OPTIONS_OF_SPARK = {
@@ -74,6 +75,8 @@ class JdbcSource(Source):
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         super().__init__(spark, settings)
         self._dialect = _DIALECTS.get(settings.url.split(":")[1].lower(), Dialect)()
+        self._id: str | None = None
+        self._asks_for_id = True
 
     @override
     def sorts_as_spark(self, table: Table, column: Column) -> bool:
@@ -84,10 +87,12 @@ class JdbcSource(Source):
     @override
     def own_id(self) -> str | None:
         query = self._dialect.identity_query()
-        try:
-            return str(self._rows(query, ["id"])[0]["id"]) if query else None
-        except SingerSparkError:  # not every server lets every user ask
-            return None
+        if self._id is None and self._asks_for_id and query:
+            try:
+                self._id = str(self._rows(query, ["id"])[0]["id"])
+            except SingerSparkError:  # not every server lets every user ask
+                self._asks_for_id = False
+        return self._id
 
     @override
     def discover(self) -> list[Table]:
@@ -254,11 +259,25 @@ class JdbcSource(Source):
             else wanted_condition(dialect, labels)
         )
         tables, keys = defaultdict(list), defaultdict(list)
-        for row in self._rows(dialect.columns_query(wanted), COLUMN_FIELDS):
+        for row in self._column_rows(dialect.columns_query(wanted)):
             tables[row["s"], row["t"]].append(row)
         for row in self._rows(dialect.indexes_query(wanted), INDEX_FIELDS):
             keys[row["s"], row["t"]].append(row)
         return [self._table(rows, keys[name]) for name, rows in sorted(tables.items())]
+
+    def _column_rows(self, query: str) -> list[dict[str, Any]]:
+        """Ask for tables and columns, and with the first query for the database's own id."""
+        identity = self._dialect.identity_query()
+        if identity and self._id is None and self._asks_for_id:
+            asked = f"select q.*, ({identity}) as {_OWN_ID} from ({query}) q"
+            try:
+                rows = self._rows(asked, [*COLUMN_FIELDS, _OWN_ID])
+            except SourceError:  # not every server lets every user ask
+                self._asks_for_id = False
+            else:
+                self._id = next((str(row[_OWN_ID]) for row in rows), None)
+                return rows
+        return self._rows(query, COLUMN_FIELDS)
 
     def _table(self, found: Sequence[Row], indexed: Sequence[Row]) -> Table:
         rows = sorted(found, key=lambda row: int(row["pos"]))

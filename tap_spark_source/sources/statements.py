@@ -60,12 +60,17 @@ class KeyNames:
 
     def predicates(self, piece: Slice) -> list[str]:
         """Return one condition for each connection that reads a part of a slice."""
-        found = [self.within(limits) for limits in piece.ranges]
-        return [*found, self.missing()] if piece.with_nulls else found or [NOTHING]
+        if piece.at_once:
+            return [self.any_of(piece)]
+        return self._each(piece)
 
     def any_of(self, piece: Slice) -> str:
         """Return the one condition of all rows of a slice."""
-        return "(" + " or ".join(f"({predicate})" for predicate in self.predicates(piece)) + ")"
+        return "(" + " or ".join(f"({predicate})" for predicate in self._each(piece)) + ")"
+
+    def _each(self, piece: Slice) -> list[str]:
+        found = [self.within(limits) for limits in piece.ranges]
+        return [*found, self.missing()] if piece.with_nulls else found or [NOTHING]
 
     def _compared(self, operator: str, mark: tuple[str, ...]) -> str:
         return self.dialect.compared(self.names, self.key.parts, operator, mark)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from singer_spark.errors import DataError, SettingsError
 from singer_spark.report import report
@@ -15,8 +15,11 @@ from tap_spark_source.plan import ReadPlan
 from tap_spark_source.slicing import Slice, Survey, is_heap
 from tap_spark_source.sources import Source
 from tap_spark_source.ways.piece import Piece
-from tap_spark_source.ways.slices import look_ahead, slices
+from tap_spark_source.ways.slices import is_one_range, look_ahead, slices
 from tap_spark_source.window import Bounds, Window, bad_bound
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 logger = logging.getLogger("tap-spark-source")
 
@@ -30,6 +33,11 @@ def pieces(source: Source, plan: ReadPlan, window: Window, key: Key) -> Iterator
         return
     # First of all: what commits while rows are written is then within the next run's lookback.
     survey = opened.look_ahead()
+    # The rows of a lookback are counted apart, where they can be.
+    is_one = plan.reads_on and opened.reread is None and is_one_range(plan, survey)
+    if plan.at_once or is_one:
+        yield from opened.at_once(survey)
+        return
     yield from opened.below()
     yield from opened.above(survey)
 
@@ -133,15 +141,24 @@ class OpenWindow:
                 self.stream,
                 self.key.parts[0].datatype,
             )
+        elif self.plan.at_once:
+            yield Piece(frame=self._frame(self.whole), bookmark=self.plan.bookmark, is_last=True)
+            return
         elif self.plan.reads_on:
-            plan, whole = self.plan, self.whole
-            highest = look_ahead(self.source, plan, self.key, whole, top=whole).highest
-            yield from self._fixed(whole.up_to(highest)) if highest else ()
-            yield self._beyond(highest, plan.bookmark)
+            yield from self._inside_and_beyond()
             return
         else:
             yield from self._fixed(self.whole)
         yield Piece(bookmark=self.plan.bookmark, is_last=True)
+
+    def _inside_and_beyond(self) -> Iterator[Piece]:
+        plan, whole = replace(self.plan, max_rows=None), self.whole
+        survey = look_ahead(self.source, plan, self.key, whole, top=whole)
+        if is_one_range(plan, survey):
+            yield Piece(frame=self._frame(whole), bookmark=plan.bookmark, is_last=True)
+            return
+        yield from self._fixed(whole.up_to(survey.highest)) if survey.highest else ()
+        yield self._beyond(survey.highest, plan.bookmark)
 
     def look_ahead(self) -> Survey:
         """Survey what comes from the bookmark on, and tell what that shows."""
@@ -153,12 +170,14 @@ class OpenWindow:
 
     def below(self) -> Iterator[Piece]:
         """Yield the rows that the lookback reads again; they do not move the bookmark."""
-        whole = self.reread
-        if whole and self.start:
-            if not self.plan.late_stream:
-                first = self.key.parts[0].name
-                report("bookmark", self.stream, column=first, value=self.start[0])
+        if whole := self.reread:
+            self._report_bookmark()
             yield from self._fixed(whole, below_bookmark=True)
+
+    def _report_bookmark(self) -> None:
+        """Let the target know below which value rows are late."""
+        if self.start and not self.plan.late_stream:
+            report("bookmark", self.stream, column=self.key.parts[0].name, value=self.start[0])
 
     def above(self, survey: Survey) -> Iterator[Piece]:
         """Yield the slices from the bookmark on, up to the highest key of the survey."""
@@ -186,15 +205,41 @@ class OpenWindow:
         if plan.reads_on and plan.max_rows is None and not stop:
             yield self._beyond(highest, self._marked(bookmark, last))
 
+    def at_once(self, survey: Survey) -> Iterator[Piece]:
+        """Yield all rows of now from the bookmark on, those that the lookback reads included.
+
+        One query sees each row once: slices would see the old version of a row and, if it is
+        changed meanwhile, the new one too.
+        """
+        bookmark, limits = dict(self.plan.bookmark), self.whole
+        if self.plan.late_stream:
+            yield from self.below()
+        elif below := self.reread:
+            self._report_bookmark()
+            limits = replace(limits, low=below.low)
+        if survey.highest:
+            bookmark = self._marked(bookmark, self._highest(survey))
+        frame = self._frame(limits, with_nulls=self.takes_nulls)
+        yield Piece(frame=frame, bookmark=bookmark, is_last=True)
+
+    def _frame(self, limits: Range, *, with_nulls: bool = False) -> DataFrame:
+        """Read a range in one query."""
+        piece = Slice(ranges=(limits,), with_nulls=with_nulls, at_once=True)
+        return self.source.frame(self.plan, piece)
+
     def _beyond(self, highest: Mark | None, bookmark: Mapping[str, Any]) -> Piece:
-        """Read what lies beyond the highest key by now, in one query; the bookmark stays.
+        """Read what lies from the highest key on by now, in one query; the bookmark stays.
 
         A row that was changed while the slices were read has left them, and must not be missing
-        in a read that is taken for the whole table, or for a whole range of it.
+        in a read that is taken for the whole table, or for a whole range of it. It may have got the
+        highest key itself, so rows that have it come twice, where a key tells that they are one.
         """
-        limits = self.whole.beyond(highest) if highest else self.whole
-        frame = self.source.frame(self.plan, Slice(ranges=(limits,)))
-        return Piece(frame=frame, bookmark=bookmark, is_last=True)
+        limits = self.whole
+        if highest and self.plan.key_properties:
+            limits = replace(limits, low=Edge(highest[:1]))
+        elif highest:
+            limits = limits.beyond(highest)
+        return Piece(frame=self._frame(limits), bookmark=bookmark, is_last=True)
 
     def passed(self) -> dict[str, Any]:
         """Return the bookmark of one who reads all rows of now in another way."""

@@ -55,5 +55,12 @@ def slices(
         survey = look_ahead(source, plan, key, whole, done=done)
 
 
+def is_one_range(plan: ReadPlan, survey: Survey) -> bool:
+    """Say whether all that was surveyed is read by one connection, and so at one moment."""
+    if plan.max_rows is not None or survey.mark_at(plan.slice_rows) is not None:
+        return False
+    return not cuts_of(survey, below=plan.slice_rows, partitions=plan.partitions)
+
+
 def _slice_rows(plan: ReadPlan, done: int) -> int:
     return plan.slice_rows if plan.max_rows is None else min(plan.slice_rows, plan.max_rows - done)

@@ -180,7 +180,7 @@ def _whole(source: Source, plan: ReadPlan) -> DataFrame:
     """
     if isinstance(source, FrameSource):
         return source.frame(plan)
-    whole = replace(plan, bookmark={}, key=plan.whole_key)
+    whole = replace(plan, bookmark={}, key=plan.whole_key, reads_on=False)
     slices = full_table.pieces(source, whole, version=0)
     return reduce(
         lambda one, other: one.union(other), (s.frame for s in slices if s.frame is not None)

@@ -66,7 +66,9 @@ class Progress:
     the table is unknown until the first batch has asked. `made_table` tells that the run has made
     the table, which had no rows before, `has_claimed` that no earlier run can commit to it. The
     overlap is what a run has sent of the rows that the table may have had when it began. `key` is
-    what the rows of the last batch were merged by.
+    what the rows of the last batch were merged by. `has_changed` tells that a batch has changed
+    the table, `set_aside` counts the records that went to quarantine. `version` is one to activate
+    at the end of the stream.
     """
 
     partitions: set[tuple[str | None, ...]] = field(default_factory=set)
@@ -82,6 +84,9 @@ class Progress:
     partition_columns: frozenset[str] | None = None
     made_table: bool = False
     has_claimed: bool = False
+    has_changed: bool = False
+    set_aside: int = 0
+    version: int | None = None
 
     @property
     def waiting(self) -> list[Staged]:

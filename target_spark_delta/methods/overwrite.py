@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from singer_spark.datatype import to_ddl
-from singer_spark.errors import RecordError
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
 from target_spark_delta.alter import (
@@ -33,7 +32,7 @@ from target_spark_delta.frame import METADATA
 from target_spark_delta.methods.batch import Batch, Staged
 from target_spark_delta.methods.keyed import one_per_key
 from target_spark_delta.methods.merge import same_key
-from target_spark_delta.methods.same import holds_same
+from target_spark_delta.methods.same import holds_all, holds_same, rows_unknown
 from target_spark_delta.methods.staging import staged_rows, write_staged
 from target_spark_delta.spool import CARRIED, LINE_NUMBER
 from target_spark_delta.table import Layout, Table, create
@@ -73,6 +72,7 @@ class Swap:
     layout: Layout
     policy: Policy
     held: DataFrame | None = None  # keys of rows that stay, because new records were set aside
+    unknown: str | None = None  # why it is not known which these are
 
     @property
     def count(self) -> int | None:
@@ -89,10 +89,15 @@ def swap(spark: SparkSession, plan: Swap) -> Counts:
         (staged.schema for staged in batch.progress.staged),
         batch.schema,
     )
-    rows = _rows(spark, plan, schema)
     before = table.schema(spark)
-    if plan.held is not None:
+    if plan.held is not None and before is not None:
+        schema = _holding(before, schema, plan)
+        rows = _rows(spark, plan, schema)
         rows = rows.unionByName(_held_rows(spark, plan, plan.held, rows))
+    else:
+        rows = _rows(spark, plan, schema)
+    if plan.unknown and before is not None and not holds_all(spark, table, before, rows):
+        raise rows_unknown(f"stream {plan.commit.stream}", plan.unknown, has_key=bool(batch.keys))
     describe_commits(spark, plan.commit.without_rows())
     if before is None:
         create(spark, table, schema, plan.layout)
@@ -115,6 +120,20 @@ def swap(spark: SparkSession, plan: Swap) -> Counts:
     return counts
 
 
+def _holding(before: T.StructType, schema: T.StructType, plan: Swap) -> T.StructType:
+    """Make the columns wide enough for rows that stay."""
+    coming = {field.name.lower() for field in schema}
+    known = T.StructType([field for field in before if field.name.lower() in coming])
+    wide = unify(known, schema, name=plan.batch.table.name, dates=plan.policy.dates)
+    types = {field.name.lower(): field.dataType for field in wide}
+    return T.StructType(
+        [
+            T.StructField(f.name, types[f.name.lower()], f.nullable, metadata=f.metadata)
+            for f in schema
+        ]
+    )
+
+
 def _held_rows(spark: SparkSession, plan: Swap, held: DataFrame, rows: DataFrame) -> DataFrame:
     """Return the table's rows of some keys that are not among the new ones."""
     batch, same = plan.batch, F.expr(same_key(plan.batch.keys))
@@ -129,17 +148,9 @@ def _held_rows(spark: SparkSession, plan: Swap, held: DataFrame, rows: DataFrame
     kept = kept.alias("t").join(rows.alias("s"), same, "left_anti")
     counts = kept.groupBy(*map(quote, batch.keys)).count()
     if several := counts.where("count > 1").count():
-        stream = plan.commit.stream
-        raise rows_unknown(stream, f"{several} record(s) that were set aside are of several rows")
+        why = f"{several} record(s) that were set aside are of several rows"
+        raise rows_unknown(f"stream {plan.commit.stream}", why, has_key=True)
     return kept
-
-
-def rows_unknown(stream: str, why: str) -> RecordError:
-    """Return the error of a table that is not replaced, because rows of it would be lost."""
-    return RecordError(
-        f"stream {stream}: {why}, so that no one knows which rows of its table, merged by another "
-        "key, must stay; the table stays as it was; correct them at the source, and run again"
-    )
 
 
 def _replace(
@@ -169,8 +180,7 @@ def _rows(spark: SparkSession, plan: Swap, schema: T.StructType) -> DataFrame:
     batch, staged = plan.batch, plan.batch.progress.staged
     if not staged:
         return spark.createDataFrame([], schema)
-    parts = [_part(spark, one, schema, plan.commit.run_id) for one in staged]
-    rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
+    rows = staged_parts(spark, staged, schema, plan.commit.run_id)
     removes = any(one.removes for one in staged)
     if batch.keys:
         whole = replace(
@@ -186,6 +196,14 @@ def _rows(spark: SparkSession, plan: Swap, schema: T.StructType) -> DataFrame:
         rows = rows.where(f"{quote(DELETED_AT)} is null")
     columns = [F.col(quote(f.name)).alias(f.name, metadata=f.metadata) for f in schema]
     return rows.select(*columns)
+
+
+def staged_parts(
+    spark: SparkSession, staged: Sequence[Staged], schema: T.StructType, run_id: str
+) -> DataFrame:
+    """Return all rows that a run has staged, with the columns of a schema and what orders them."""
+    parts = [_part(spark, one, schema, run_id) for one in staged]
+    return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
 
 
 def _part(spark: SparkSession, staged: Staged, schema: T.StructType, run_id: str) -> DataFrame:

@@ -2,7 +2,8 @@
 
 A part may span several batches of a run. What an earlier batch of the run has put there survives:
 such a part is not replaced again, but added to, by key where the stream has one. Where records may
-be set aside, the old rows go at the end of the stream, except those of such records.
+be set aside, the old rows go at the end of the stream, except those of such records; without a key
+the new ones wait for it too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from target_spark_delta.methods.keyed import (
     one_per_key,
 )
 from target_spark_delta.methods.merge import Changes, between, merge, same_key
-from target_spark_delta.methods.same import holds_same
+from target_spark_delta.methods.same import holds_all, holds_same, rows_unknown
 from target_spark_delta.spool import Range
 from target_spark_delta.validation import DELETED_AT
 
@@ -88,7 +89,8 @@ def remove_others(spark: SparkSession, batch: Batch, held: DataFrame | None) -> 
         held: The keys of what was set aside.
     """
     if batch.options.load_method == "partition-overwrite":
-        part: _Part | None = _in_partitions(batch, batch.progress.partitions)
+        came = batch.progress.partitions
+        part: _Part | None = _in_partitions(batch, came) if came else None
         more = [name for name in batch.options.partition_by if name not in batch.keys]
     else:
         part, more = _range_of_run(batch), []
@@ -100,8 +102,8 @@ def remove_others(spark: SparkSession, batch: Batch, held: DataFrame | None) -> 
     if held is not None:
         same = F.expr(same_key(batch.keys))
         kept = table.alias("t").join(held.alias("s"), same, "left_semi").select(*names)
-    came = gone.keys_of_run(spark, batch.progress.keys, kept)
-    return gone.retire(spark, batch.table, came, live=part("t."), retired=gone.removed())
+    keys = gone.keys_of_run(spark, batch.progress.keys, kept)
+    return gone.retire(spark, batch.table, keys, live=part("t."), retired=gone.removed())
 
 
 def other_partitions(batch: Batch, prefix: str = "") -> str:
@@ -253,6 +255,8 @@ def _partitions(batch: Batch) -> set[tuple[str | None, ...]]:
 
 def _in_partitions(batch: Batch, partitions: set[tuple[str | None, ...]]) -> _Part:
     columns = batch.options.partition_by
+    if not partitions:
+        return _nothing  # the table may not even have the columns
     types = [batch.schema[name].dataType.simpleString() for name in columns]
 
     def part(prefix: str) -> str:
@@ -276,6 +280,10 @@ def _replace(spark: SparkSession, batch: Batch, rows: DataFrame, part: _Part) ->
         return commit.append(table, rows, rows.count())
     if batch.skip_unchanged and holds_same(spark, table, batch.schema, rows, where=where):
         return Counts()
+    count = 0 if batch.keys else batch.progress.set_aside
+    if count and not holds_all(spark, table, batch.schema, rows, where=where):
+        why = f"{count} record(s) that were set aside have no key"
+        raise rows_unknown(table, why, has_key=False)
     return commit.replace(spark, table, rows, where=where)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from singer_spark.datatype import to_ddl
+from singer_spark.errors import RecordError
 from singer_spark.names import literal, quote
 from target_spark_delta.frame import TABLE_VERSION
 from target_spark_delta.table import Table
@@ -95,18 +96,82 @@ def holds_same(
         rows: The rows; a column that they do not have counts as null.
         where: SQL that says which part of the table is meant.
     """
-    rows.createOrReplaceTempView("new_rows")
     given = {name.lower() for name in rows.columns}
     told = set(compared(schema.names))
     fields = [field for field in schema if field.name in told]
-    before = [f"{comparable(quote(f.name), f.dataType)} as c{i}" for i, f in enumerate(fields)]
+    before = [comparable(quote(f.name), f.dataType) for f in fields]
     after = [
-        sql if field.name.lower() in given else f"cast(null as {to_ddl(field.dataType)}) as c{i}"
-        for i, (sql, field) in enumerate(zip(before, fields, strict=True))
+        sql if field.name.lower() in given else f"cast(null as {to_ddl(field.dataType)})"
+        for sql, field in zip(before, fields, strict=True)
     ]
-    columns = ", ".join(f"c{i}" for i in range(len(fields)))
-    return spark.sql(
-        f"select 1 from (select {', '.join(before)}, 1 as n from {table.sql} where {where} "
-        f"union all select {', '.join(after)}, -1 from new_rows) "
-        f"group by {columns} having sum(n) <> 0 limit 1"
-    ).isEmpty()
+    return not _differ(spark, table, rows, before, after, where=where, having="sum(n) <> 0")
+
+
+def rows_unknown(where: object, why: str, *, has_key: bool) -> RecordError:
+    """Return the error of a table that is not replaced, because rows of it would be lost."""
+    way_out = "" if has_key else ", or set key_properties in stream_options,"
+    return RecordError(
+        f"{where}: {why}, so that nobody knows which rows of its table must stay; the table stays "
+        f"as it was; correct them at the source{way_out} and run again"
+    )
+
+
+def holds_all(
+    spark: SparkSession, table: Table, schema: T.StructType, rows: DataFrame, *, where: str = "true"
+) -> bool:
+    """Say whether each row of a part of the table is among others, in the columns that both have.
+
+    Args:
+        spark: The session.
+        table: The table.
+        schema: The table's schema.
+        rows: The other rows.
+        where: SQL that says which part of the table is meant.
+    """
+    types = {field.name.lower(): field.dataType for field in rows.schema}
+    told = {name for name in compared(schema.names) if name != TABLE_VERSION}
+    fields = [f for f in schema if f.name in told and f.name.lower() in types]
+    if not fields:
+        return table.rows(spark).where(where).isEmpty()
+    # What has another type now is the same only if it reads the same.
+    values = [
+        comparable(quote(f.name), f.dataType)
+        if f.dataType == types[f.name.lower()]
+        else f"cast({quote(f.name)} as string)"
+        for f in fields
+    ]
+    return not _differ(spark, table, rows, values, values, where=where, having="sum(n) > 0")
+
+
+def _differ(
+    spark: SparkSession,
+    table: Table,
+    rows: DataFrame,
+    before: Sequence[str],
+    after: Sequence[str],
+    *,
+    where: str,
+    having: str,
+) -> bool:
+    """Compare how often each row is in a part of the table and among other rows.
+
+    Args:
+        spark: The session.
+        table: The table.
+        rows: The other rows.
+        before: SQL of what is compared of the table's rows.
+        after: SQL of the same of the others.
+        where: SQL that says which part of the table is meant.
+        having: SQL that says when rows differ; `n` is 1 for the table's and -1 for the others.
+    """
+    rows.createOrReplaceTempView("new_rows")
+    there, here = (
+        ", ".join(f"{sql} as c{i}" for i, sql in enumerate(side)) for side in (before, after)
+    )
+    columns = ", ".join(f"c{i}" for i in range(len(before)))
+    found = spark.sql(
+        # Without a name for the table Spark takes `where (false)` for one.
+        f"select 1 from (select {there}, 1 as n from {table.sql} t where {where} "
+        f"union all select {here}, -1 from new_rows) group by {columns} having {having} limit 1"
+    )
+    return not found.isEmpty()

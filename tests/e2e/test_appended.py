@@ -74,7 +74,10 @@ class Shop:
 
     @property
     def ids(self):
-        table = DeltaTable(self.folder / "lake" / "events").to_pyarrow_table()
+        return self.ids_of("events")
+
+    def ids_of(self, name):
+        table = DeltaTable(self.folder / "lake" / name).to_pyarrow_table()
         return sorted(table["id"].to_pylist())
 
 
@@ -106,6 +109,36 @@ def test_what_took_the_place_of_all_rows_is_not_appended_again(shop):
     shop.put("3.csv", 4)
     shop.run()
     assert shop.ids == [1, 2, 3, 4]
+
+
+@pytest.mark.slow
+def test_append_only_goes_on_with_a_full_run_that_failed(shop):
+    options = {"load_method": "append-only"}
+    shop.run(**options)
+    shop.put("2.csv", 3)
+    shop.run("--full", fails=FAILS_AT_LAST, **options)
+    assert shop.ids == [1, 1, 2, 2, 3]
+    shop.put("3.csv", 4)
+    assert "singer-spark run shop --resume" in shop.refuse(**options)
+    shop.run("--resume", **options)
+    assert shop.ids == [1, 1, 2, 2, 3, 4]
+
+
+@pytest.mark.slow
+def test_two_tables_of_one_stream_go_on_together(shop):
+    maps = {"events": {}, "copies": {"__source__": "events"}}
+    options = {"load_method": "append-only", "stream_maps": maps}
+    shop.run(fails=FAILS_AT_LAST, **options)
+    shop.put("2.csv", 3)
+    shop.run(**options)
+    assert shop.ids == shop.ids_of("copies") == [1, 2, 3]
+    shop.put("3.csv", 4)
+    shop.run(fails=FAILS_AT_LAST, **options)
+    shutil.rmtree(shop.folder / "lake" / "copies")
+    assert "singer-spark run shop --refresh events" in shop.refuse(**options)
+    shutil.rmtree(shop.folder / "lake" / "events")
+    shop.run("--refresh", "events", **options)
+    assert shop.ids == shop.ids_of("copies") == [1, 2, 3, 4]
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from singer_spark.report import REPORT_FILE, read_report
-from target_spark_delta.load import drop_spooled
+from target_spark_delta.chores import drop_spooled
 from target_spark_delta.reading import empty_staging, path_for_spark
 from target_spark_delta.spool import Segment
 from tests.support.singer import batch, state

@@ -64,7 +64,7 @@ def test_a_paused_run_commits_nothing_after_a_claim(lake, holder, caplog):
     lake.load(USERS, user(1, "a"), user(2, "b"))
     table = Table.at_path(str(lake.root), "users")
     old, new = holder(7), holder(8)
-    commit.claim(new, table)
+    commit.note(new, table)
     version = lake.version("users")
     rows = old.sql("select 3L as id, 'c' as name, 1L as qty")
     rows.createOrReplaceTempView("late_rows")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from singer_spark.assignment import PIPELINE, RUN_FILE, Assignment
 from singer_spark.errors import ProtocolError, RecordError, SchemaError, SettingsError
-from tests.support.singer import activate, read, record, schema, state
+from tests.support.singer import activate, batch, read, record, schema, state
 
 TEXT = {"type": ["string", "null"]}
 COLUMNS = {"id": {"type": "integer"}, "region": TEXT, "v": TEXT}
@@ -167,6 +169,22 @@ class TestReload:
         assert load(read(message), parts[0], DONE) == [1]
         assert len(lake.rows("s")) == (3 if message.get("key_properties") and not chosen else 1)
 
+    @pytest.mark.parametrize("chosen", [{}, {"on_invalid_record": "quarantine"}])
+    def test_partitions_by_a_column_that_the_table_lacks(self, lake, reload, chosen):
+        config = {"load_method": "partition-overwrite", "stream_options": {"s": BY_REGION}}
+        plain = schema("s", {name: COLUMNS[name] for name in ("id", "v")}, ["id"])
+        lake.load(plain, *(record("s", {"id": n, "v": "x"}) for n in (1, 2)), DONE)
+        before = lake.version("s")
+        with pytest.raises(SettingsError, match=r"no column region.*--refresh s`"):
+            lake.load(BY_ID, *rows(1), DONE, **config, **chosen)
+        lake.load(BY_ID, DONE, **config, **chosen)
+        assert (live(lake), lake.version("s")) == ([1, 2], before)
+        reload("s")
+        lake.load(read(BY_ID), DONE, **config, **chosen)
+        assert live(lake) == [], "the source is empty"
+        lake.load(read(BY_ID), *rows(1), DONE, **config, **chosen)
+        assert live(lake) == [1]
+
     def test_a_stream_that_nothing_tells_apart_is_not_appended_afresh(self, lake, reload):
         keyless = read(schema("s", COLUMNS), "some", why="changes only")
         reload("s")
@@ -174,6 +192,48 @@ class TestReload:
         with pytest.raises(SettingsError, match="remove the table"):
             lake.load(keyless, *rows(1), DONE)
         assert live(lake) == [1]
+
+
+class TestState:
+    """A commit carries a bookmark only if nothing of the stream is left to be removed."""
+
+    CHOSEN = {"on_invalid_record": "quarantine", "batch_size_rows": 1}
+
+    @pytest.mark.parametrize("method", ["upsert", "partition-overwrite"])
+    def test_of_a_run_that_was_killed_before_its_end(self, lake, reload, monkeypatch, method):
+        config = {**self.CHOSEN, "load_method": method, "stream_options": {"s": BY_REGION}}
+        first, second = (state({"bookmarks": {"s": {"at": n}}}) for n in (1, 2))
+
+        def bookmarks():
+            said = [json.loads(one["userMetadata"]) for one in lake.table("s").history()]
+            return [one["state"]["at"] for one in reversed(said) if one["state"]]
+
+        lake.load(BY_ID, *rows(1, 2), first, **config)
+        assert bookmarks() == [1]
+        reload("s")
+        with monkeypatch.context() as killed:
+            for name in ("retire_gone", "end_parts"):
+                killed.setattr(f"target_spark_delta.closing.{name}", ended_early)
+            with pytest.raises(InterruptedError):
+                lake.load(read(BY_ID), *rows(2, 3), second, **config)
+        assert bookmarks() == [1]
+        # A kill inside of the end: the column that marks rows is added by a commit of its own.
+        with monkeypatch.context() as killed:
+            killed.setattr("target_spark_delta.commit.execute", ended_early)
+            with pytest.raises(InterruptedError):
+                lake.load(read(BY_ID), *rows(2, 3), second, **config)
+        assert bookmarks() == [1]
+        lake.load(read(BY_ID), *rows(2, 3, 4), second, **config)
+        assert (live(lake), bookmarks()) == ([2, 3, 4], [1, 2])
+        lake.load(read(BY_ID), *rows(2, 3, 4), second, **config)
+        assert bookmarks() == [1, 2], "nothing changed"
+        third = state({"bookmarks": {"s": {"at": 3}}})
+        lake.load(read(BY_ID), *rows(2, 3, 4, 5), third, **config)
+        assert bookmarks() == [1, 2, 3], "nothing is gone"
+
+
+def ended_early(*_, **__):
+    raise InterruptedError
 
 
 class TestSetAside:
@@ -232,6 +292,43 @@ class TestSetAside:
         lake.load(part, DONE, **config)
         assert live(lake) == []
 
+    @pytest.mark.parametrize("method", ["delete-insert", "partition-overwrite"])
+    def test_by_a_part_without_a_key(self, lake, method):
+        by = {"range_column": "id"} if method == "delete-insert" else BY_REGION
+        chosen = {"stream_options": {"s": {"load_method": method, **by}}, "batch_size_rows": 1}
+        message, config = schema("s", self.NUMBERS), {**self.CHOSEN, **chosen}
+        if method == "delete-insert":
+            message = read(message, "range", by="id", column="id", start=1)
+        other = record("s", {"id": 0, "region": "q", "v": 1})
+        lake.load(message, *self.numbers(1, 2, 2), other, DONE, **config)
+        before = lake.version("s")
+        # The rejected one comes after those that would replace its part.
+        with pytest.raises(
+            RecordError, match=r"1 record.* have no key.* the table stays as it was"
+        ):
+            lake.load(message, *self.numbers(1, 2, 3), *self.wrong(2), DONE, **config)
+        assert (live(lake), lake.version("s"), lake.states) == ([0, 1, 2, 2], before, [])
+        rest = [*self.numbers(2, 2, 3, 1), *self.wrong(4)]
+        assert lake.load(message, *rest, DONE, **config) == [DONE["value"]]
+        assert live(lake) == [0, 1, 2, 2, 3], "no row of the table is lost"
+        assert lake.load(message, *self.numbers(2, 5), DONE, **config) == [DONE["value"]]
+        assert live(lake) == [0, 2, 5], "nothing was set aside"
+        assert lake.version("s") == before + 2, "in one commit each"
+
+    def test_by_a_version_of_a_part_without_a_key(self, lake):
+        chosen = {"load_method": "partition-overwrite", "stream_options": {"s": BY_REGION}}
+        message, config = schema("s", self.NUMBERS), {**self.CHOSEN, **chosen, **HARD}
+        other = record("s", {"id": 9, "region": "q", "v": 1}, version=1)
+        first = [*self.numbers(1, 2, version=1), other, activate("s", 1), DONE]
+        lake.load(message, *first, **config)
+        second = [DONE, *self.numbers(2, 3, version=2), activate("s", 2)]
+        lake.load(message, *second, *self.numbers(4, version=2), **config)
+        assert live(lake) == [1, 2, 9], "nothing says that the stream is complete"
+        lake.load(message, *second, **config)
+        assert live(lake) == [2, 3]
+        lake.load(message, activate("s", 3), DONE, **config)
+        assert live(lake) == []
+
     def test_by_a_partition_that_is_replaced(self, lake):
         chosen = {"load_method": "partition-overwrite", "stream_options": {"s": BY_REGION}}
         message, config = schema("s", self.NUMBERS, ["id"]), {**self.CHOSEN, **chosen}
@@ -250,6 +347,65 @@ class TestSetAside:
         rest = [*self.wrong(1, 2), *self.numbers(1, 4)]
         lake.load(other, *rest, DONE, **self.CHOSEN)
         assert live(lake) == [1, 2, 4]
+
+    @pytest.mark.parametrize("chosen", [{}, {"load_method": "overwrite"}])
+    def test_by_a_whole_read_without_a_key(self, lake, chosen):
+        message, config = read(schema("s", self.NUMBERS)), {**self.CHOSEN, **chosen}
+        lake.load(message, *self.numbers(1, 2, 2), *self.wrong(3), DONE, **config)
+        assert live(lake) == [1, 2, 2], "the first load has nothing to lose"
+        before = lake.version("s")
+        for rest in (self.wrong(1, 2, 2), [*self.numbers(1, 2), *self.wrong(2)]):
+            with pytest.raises(RecordError, match=r"set key_properties .* and run again") as raised:
+                lake.load(message, *rest, DONE, batch_size_rows=1, **config)
+            assert raised.value.exit_code == 65
+            assert (live(lake), lake.version("s"), lake.states) == ([1, 2, 2], before, [])
+        rest = [*self.numbers(2, 1, 4, 2), *self.wrong(3)]
+        assert lake.load(message, *rest, DONE, **config) == [DONE["value"]]
+        assert live(lake) == [1, 2, 2, 4], "no row of the table would be lost"
+
+    def test_by_an_overwrite_with_a_key(self, lake):
+        config = {**self.CHOSEN, "load_method": "overwrite"}
+        lake.load(schema("s", self.NUMBERS, ["id"]), *self.numbers(1, 2, 3), DONE, **config)
+        message = schema("s", {**self.NUMBERS, "v": {"type": "number"}}, ["id"])
+        message["schema"]["properties"]["v"]["x-sql-datatype"] = "decimal(20,1)"
+        lake.load(message, *self.wrong(1, 2), *self.numbers(4), DONE, **config)
+        assert [(row["id"], str(row["v"])) for row in lake.rows("s")] == [
+            (1, "1.0"),
+            (2, "1.0"),
+            (4, "1.0"),
+        ]
+        lake.load(message, *self.wrong(1, 2, 5), DONE, **config)
+        assert live(lake) == [1, 2], "all were set aside"
+
+    MAP = {"pk": "str(id) + '-'", "w": "int(v)", "__key_properties__": ["pk"]}
+
+    @pytest.mark.parametrize("lane", ["records", "files"])
+    def test_by_a_map_that_fails_before_the_key_is_known(
+        self, lake, reload, caplog, tmp_path, lane
+    ):
+        message, config = schema("s", COLUMNS, ["id"]), {**self.CHOSEN, "hard_delete": True}
+        mapped = {**config, "stream_maps": {"s": self.MAP}}
+
+        def sent(**values):
+            bodies = [{"id": int(id_[1:]), "region": "r", "v": v} for id_, v in values.items()]
+            if lane == "records":
+                return [record("s", body) for body in bodies]
+            file = tmp_path / "rows"
+            file.write_text("".join(f"{json.dumps(body)}\n" for body in bodies))
+            return [batch("s", file.as_uri())]
+
+        lake.load(message, *sent(_1="1", _2="2", _3="3"), DONE, **mapped)
+        reload("s")
+        lake.load(read(message), *sent(_1="x", _2="2"), DONE, **mapped)
+        assert live(lake) == [1, 2, 3]
+        said = (
+            "Stream s: 1 record(s) that were set aside have no readable key, so no row is retired"
+        )
+        assert caplog.messages.count(said) == 1
+        # Where the map leaves the key alone the record says it.
+        plain = {**config, "stream_maps": {"s": {"w": "int(v)", "pk": "str(id)"}}}
+        lake.load(read(message), *sent(_1="x", _2="2"), DONE, **plain, load_method="overwrite")
+        assert live(lake) == [1, 2]
 
     def test_without_a_readable_key_nothing_is_retired(self, lake, caplog):
         message = schema("s", self.NUMBERS, ["id"])

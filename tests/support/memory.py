@@ -8,7 +8,7 @@ from tap_spark_source.key import Edge, Key, Range
 from tap_spark_source.slicing import Survey
 from tap_spark_source.table import Column, Table
 
-KINDS = {"bigint": int, "string": str}
+KINDS = {"bigint": int, "string": str, "timestamp": str}
 
 
 class MemorySource:
@@ -19,14 +19,23 @@ class MemorySource:
 
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         self.rows = rows
-        self.questions = 0
+        self.questions = self.queries = 0
+        # What connections of one slice see: in which order they read, and what happens between.
+        self.order = list
+        self.between = lambda: None
 
     def frame(self, plan, piece=None):
         if piece is None:
+            self.queries += 1
             return list(self.rows)
         assert not _overlap(self, plan.key, piece)
-        found = [r for limits in piece.ranges for r in self.rows if _inside(plan.key, limits, r)]
+        found: list[dict[str, Any]] = []
+        for number, limits in enumerate(self.order(piece.ranges)):
+            if number:
+                self.between()
+            found += [dict(row) for row in self.rows if _inside(plan.key, limits, row)]
         missing = [row for row in self.rows if _value(plan.key, row) is None]
+        self.queries += 1 if piece.at_once else len(piece.ranges) + piece.with_nulls
         return found + (missing if piece.with_nulls else [])
 
     def count(self, plan, piece=None):

@@ -10,11 +10,11 @@ import logging
 import pytest
 
 from singer_spark.errors import ProtocolError
-from target_spark_delta import flow
+from target_spark_delta import closing, flow
 from target_spark_delta.declaration import Declared, destination_of
 from target_spark_delta.spool import Range
 from target_spark_delta.target import TargetSparkDelta
-from tests.support.singer import activate, batch, lines, record, schema, stand_in, state
+from tests.support.singer import activate, batch, lines, read, record, schema, stand_in, state
 
 ID = {"id": {"type": "integer"}}
 KEYED, KEYLESS = schema("s", ID, ["id"]), schema("s", ID)
@@ -24,9 +24,10 @@ class Spark:
     """Stands for Spark: notes what it is given to do."""
 
     def __init__(self):
-        self.commits, self.segments, self.done = [], [], []
+        self.commits, self.segments, self.done, self.made = [], [], [], []
 
-    def load_segment(self, _spark, _work, segment, commit, **_):
+    def load_segment(self, _spark, _work, segment, commit, *, if_made):
+        self.made.append(if_made.state)
         self.segments.append(segment)
         what = (
             [one.rpartition("/")[2] for one in segment.manifest.files]
@@ -99,7 +100,7 @@ def test_parts_end_with_the_output_of_a_tap_that_says_nothing_of_their_end(
     load, monkeypatch, options
 ):
     ended = []
-    monkeypatch.setattr(flow, "end_parts", lambda *_: ended.append(1))
+    monkeypatch.setattr(closing, "end_parts", lambda *_: ended.append(1))
     chosen = {"stream_options": {"s": options}, "on_invalid_record": "quarantine"}
     load(KEYED, record("s", {"id": 1}), **chosen)
     assert ended == [1], "no STATE at all"
@@ -114,6 +115,32 @@ def test_a_commit_that_replaces_a_part_carries_no_state_unless_it_is_the_last(lo
     messages = KEYED, *first, bookmark("B"), last, bookmark("C")
     assert load(*messages, batch_size_rows=3, **options).commits == [(3, None), (1, "C")]
     assert load(*messages[:-1], batch_size_rows=3, **options).commits == [(3, None), (1, None)]
+
+
+@pytest.mark.parametrize(
+    ("message", "options", "is_reload", "job"),
+    [
+        (KEYED, PARTS, False, "end_parts"),
+        (KEYED, RANGES, False, "end_parts"),
+        (KEYLESS, PARTS, True, "end_parts"),
+        (KEYED, {}, True, "retire_gone"),
+    ],
+)
+def test_where_the_end_removes_rows_only_its_commit_carries_the_state(
+    load, monkeypatch, message, options, is_reload, job
+):
+    ended = []
+    monkeypatch.setattr(closing, job, lambda _, __, commit, *___: ended.append(commit.state))
+    monkeypatch.setattr(flow.Flow, "with_key", lambda _, destination: destination)
+    if is_reload:
+        monkeypatch.setattr("singer_spark.assignment.Assignment.reloads", lambda *_: True)
+    chosen = {"stream_options": {"s": options}, "on_invalid_record": "quarantine"}
+    first, last = record("s", {"id": 1}, version=2), record("s", {"id": 2}, version=2)
+    stream = read(message), first, bookmark("B"), last, activate("s", 2), bookmark("C")
+    done = load(*stream, batch_size_rows=1, **chosen)
+    assert done.commits == [(1, None), (1, None)]
+    assert ended == ["C"]
+    assert done.made[-1] == "C", "in a table that the run has made there is nothing to remove"
 
 
 def test_delete_insert_by_key_releases_a_state_as_soon_as_it_is_true(load, capsys):
@@ -167,7 +194,7 @@ def test_without_a_record_a_version_is_activated_at_the_end_of_the_input(load):
 def test_a_stream_whose_records_are_all_filtered_is_complete_as_any_other(load, monkeypatch):
     done = []
     for name in ("swap_in", "drop_staged"):
-        monkeypatch.setattr(flow, name, lambda *_, name=name, **__: done.append(name))
+        monkeypatch.setattr(closing, name, lambda *_, name=name, **__: done.append(name))
     chosen = {"load_method": "overwrite", "stream_maps": {"s": {"__filter__": "id > 1"}}}
     filtered = record("s", {"id": 1})
     with pytest.raises(ProtocolError, match="s is complete"):

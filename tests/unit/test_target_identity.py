@@ -18,8 +18,7 @@ from singer_spark.assignment import RUN_FILE, Assignment, TableIdentity
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import StateError
 from singer_spark.report import REPORT_FILE, read_report
-from target_spark_delta import identity
-from target_spark_delta.flow import Flow
+from target_spark_delta import closing, identity
 from target_spark_delta.target import TargetSparkDelta
 from tests.support.singer import lines, schema, state
 
@@ -276,7 +275,7 @@ def test_who_took_over_claims_a_table_although_no_record_comes(lake):
 @pytest.mark.parametrize("cleans", [True, False])
 def test_only_who_follows_a_failed_run_looks_for_what_that_left(lake, cleans, monkeypatch):
     looked = []
-    monkeypatch.setattr(Flow, "drop_abandoned", lambda *_: looked.append(True))
+    monkeypatch.setattr(closing, "_drop_abandoned", lambda *_: looked.append(True))
     lake.run(cleans=cleans)
     assert bool(looked) is cleans
 

@@ -64,3 +64,20 @@ def test_an_expression_that_fails_on_a_record_is_not_told(expression):
     with pytest.raises(InvalidRecordError, match=r"map fails: [A-Za-z]+; look") as raised:
         mapped({"x": expression}, '{"id": 1}')
     assert "secret" not in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("stream_map", "keys", "are_kept"),
+    [
+        ({"x": "int(f)"}, ["id"], True),
+        ({"id": "id", "x": "int(f)"}, ["id"], True),
+        ({"id": "md5(str(id))"}, ["id"], False),
+        ({"pk": "id", "id": "__NULL__", "__key_properties__": ["pk"]}, ["pk"], False),
+        ({"id": "f", "f": "id"}, ["f"], False),
+    ],
+)
+def test_a_record_says_its_key_before_it_is_mapped_only_if_no_map_makes_it(
+    stream_map, keys, are_kept
+):
+    (mapping,) = mappings_of({"stream_maps": {"s": stream_map}}, "s", SCHEMA, ["id"])
+    assert mapping.keeps(keys) is are_kept
