@@ -44,9 +44,11 @@ class Opened:
     footers: Sequence[Footer]
 
 
-def open_files(spark: SparkSession, manifest: Manifest, files: Sequence[str]) -> Opened:
+def open_files(
+    spark: SparkSession, manifest: Manifest, files: Sequence[str], *, shares_disk: bool
+) -> Opened:
     """Open the files, each with the schema it has; `#` orders their rows as they stand."""
-    footers = list(map(read_footer, files))
+    footers = [read_footer(file) if shares_disk else None for file in files]
     frames = [
         _open(spark, manifest, index, file, footer.schema if footer else None)
         for index, (file, footer) in enumerate(zip(files, footers, strict=True))

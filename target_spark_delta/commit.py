@@ -140,7 +140,7 @@ def note(spark: SparkSession, table: Table) -> None:
 
 
 def _made(
-    spark: SparkSession, table: Table, action: Callable[[], _T]
+    spark: SparkSession, table: Table, action: Callable[[], _T], *, repeats: bool = True
 ) -> tuple[_T, CommitInfo | None]:
     """Make one commit, and return what it says of itself, None where there is none."""
 
@@ -149,7 +149,7 @@ def _made(
         with fence.transaction(spark):
             return action()
 
-    result = with_retry(table, attempt)
+    result = with_retry(table, attempt) if repeats else attempt()
     version = last_commit(spark)
     if version is not None:
         return result, read_commit(spark, table, version)
@@ -232,7 +232,12 @@ def replace(
 
 
 def execute(
-    spark: SparkSession, table: Table, statement: str, *, count: int | None = None
+    spark: SparkSession,
+    table: Table,
+    statement: str,
+    *,
+    count: int | None = None,
+    repeats: bool = True,
 ) -> Counts:
     """Run a MERGE, DELETE or UPDATE and return what it says it changed.
 
@@ -241,8 +246,9 @@ def execute(
         table: The table.
         statement: SQL.
         count: How many rows a MERGE reads, where that is known.
+        repeats: Whether it is tried again after a lost race; else whoever calls does so.
     """
-    result, info = _made(spark, table, lambda: spark.sql(statement))
+    result, info = _made(spark, table, lambda: spark.sql(statement), repeats=repeats)
     told = answer_of(result)
     if not told.num_rows:
         # Delta says nothing where it has skipped a commit.

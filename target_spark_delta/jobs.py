@@ -28,6 +28,8 @@ _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 # Of more rows Spark looks at the keys.
 _MANY_ROWS = 3_000_000
 _KEY_TYPES = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType)
+# How Arrow says that a file is not what it should be; Spark then says so in its own words.
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, NotImplementedError)
 _folders = itertools.count(1)
 
 
@@ -54,7 +56,7 @@ def read_footer(file: str) -> Footer | None:
         found = pq.read_metadata(file)
         said = (found.metadata or {})[_SPARK_SCHEMA]
         return Footer(file, found.num_rows, T.StructType.fromJson(json.loads(said)))
-    except (OSError, ValueError, LookupError, TypeError):
+    except _UNREADABLE:
         return None
 
 
@@ -73,7 +75,10 @@ def facts_in_files(
             return None
         if any(types[key] != table[key].dataType for key in keys):
             return None
-    return _facts(_read_columns(footers, keys), keys)
+    try:
+        return _facts(_read_columns(footers, keys), keys)
+    except _UNREADABLE:
+        return None
 
 
 def _read_columns(footers: Sequence[Footer], names: Sequence[str]) -> pa.Table:
@@ -123,9 +128,12 @@ def worked_out(rows: DataFrame, scratch: Path | None) -> Iterator[tuple[DataFram
     folder = scratch / f"rows-{next(_folders)}"
     try:
         rows.write.option("compression", "uncompressed").parquet(str(folder))
-        footers = [found for file in folder.glob("*.parquet") if (found := read_footer(str(file)))]
-        schema = footers[0].schema if footers else rows.schema
-        count = sum(footer.rows for footer in footers)
-        yield rows.sparkSession.read.schema(schema).parquet(str(folder)), count
+        footers = [read_footer(str(file)) for file in folder.glob("*.parquet")]
+        known = [footer for footer in footers if footer]
+        schema = known[0].schema if known else rows.schema
+        written = rows.sparkSession.read.schema(schema).parquet(str(folder))
+        # A file that says nothing is not one without rows, nor is a folder that is not seen here.
+        is_seen = (folder / "_SUCCESS").exists() and len(known) == len(footers)
+        yield written, sum(footer.rows for footer in known) if is_seen else written.count()
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -74,7 +74,7 @@ def _open_batch(
 ) -> Source:
     files = readable_files(manifest, segment.path, shares_disk=staging is None)
     if manifest.format == "parquet":
-        opened = open_files(spark, manifest, files)
+        opened = open_files(spark, manifest, files, shares_disk=staging is None)
         if manifest.rules.only_types:
             note_facts(segment, manifest, opened)
             check_rows(manifest, segment.rows)

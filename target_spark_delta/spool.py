@@ -65,9 +65,10 @@ def make_folder(place: str | None, *, prefix: str) -> Path:
     Those of processes that were killed are removed.
     """
     try:
-        if place:
-            Path(place).mkdir(parents=True, exist_ok=True)
-        return make_scratch(prefix, place)
+        folder = Path(place).expanduser().absolute() if place else None
+        if folder:
+            folder.mkdir(parents=True, exist_ok=True)
+        return make_scratch(prefix, folder)
     except OSError as error:
         raise SettingsError(
             f"temp_dir cannot be written to: {error.strerror}; set another"

@@ -21,7 +21,8 @@ from singer_spark.pipeline import find_pipeline, load_pipeline
 from singer_spark.runner.engine import needs_of
 from singer_spark.settings import SparkSettings
 
-_END_SECONDS = 60.0
+_END_SECONDS = 90.0
+_ANSWER_SECONDS = 10.0
 
 
 @click.group(short_help="Keep Spark warm between runs.")
@@ -61,6 +62,8 @@ def stop() -> None:
     deadline = time.monotonic() + _END_SECONDS
     while set(found) & set(shared_engines()) and time.monotonic() < deadline:
         time.sleep(0.1)
+    if late := set(found) & set(shared_engines()):
+        raise TransientError(f"{', '.join(sorted(late))}: still there; end its processes by hand")
     click.echo(f"Ended {', '.join(found)}" if found else "No Spark is warm")
 
 
@@ -105,6 +108,7 @@ def _answers(question: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in shared_engines():
         try:
             with dial(name) as connection, connection.makefile("r", encoding="utf-8") as lines:
+                connection.settimeout(_ANSWER_SECONDS)
                 connection.sendall(json.dumps({"ask": question}).encode() + b"\n")
                 line = lines.readline()
         except OSError:

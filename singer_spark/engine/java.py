@@ -95,7 +95,12 @@ def _version(command: str) -> str:
     with suppress(OSError):
         if noted := re.search(r'^JAVA_VERSION="(.+)"', release.read_text(), re.MULTILINE):
             return noted[1]
-    asked = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    try:
+        asked = subprocess.run(  # noqa: S603
+            [command, "-version"], capture_output=True, text=True, check=False, timeout=60
+        )
+    except subprocess.TimeoutExpired:
+        return ""
     said = re.search(r'version "(.+?)"', asked.stderr)
     return said[1] if said else ""
 

@@ -30,7 +30,7 @@ _START_SECONDS = 180.0
 _ANSWER_SECONDS = 30.0
 _INTERRUPT_SECONDS = 60.0
 _END_SECONDS = 60.0
-_LOOK_SECONDS = 0.05
+_LOOKS, _LOOK_SECONDS = 3, 0.02
 _OUT_OF_MEMORY = 3
 
 
@@ -38,12 +38,12 @@ _OUT_OF_MEMORY = 3
 class Jvm:
     """Spark's process: started, asked, ended."""
 
-    def __init__(self, spec: Spec, folder: Path) -> None:
+    def __init__(self, spec: Spec, folder: Path, *, work: Path | None = None) -> None:
         self.token = secrets.token_hex(32)
         self.port = 0
         self.gateway: Any = None
         self._spec, self._folder = spec, folder
-        self._scratch = make_scratch("singer-spark-jvm-")
+        self._scratch = make_scratch("singer-spark-jvm-", work)
         self._made = folder / "classes.jsa"
         self._archive = Archive.of(find_java(), spec.class_path, cache_folder() / "classes")
         self._process: subprocess.Popen[bytes] | None = None
@@ -79,39 +79,40 @@ class Jvm:
         """Ask for a sign of life, and wait for it for half a minute."""
         self._service.localPort()
 
-    def work_done(self) -> int:
-        """Count what the stages that run now have read and written; it grows while tasks work."""
-        stages = self.gateway.jvm.org.apache.spark.SparkContext.getOrCreate().statusStore()
-        running = stages.activeStages()
-        return sum(
-            one.inputRecords() + one.outputRecords() + one.shuffleWriteRecords()
-            + one.shuffleReadRecords() + one.numCompleteTasks()
-            for one in (running.apply(place) for place in range(running.size()))
-        )  # fmt: skip
+    def work_done(self, user: str) -> int:
+        """Count what a user's stages have read and written by now; it grows while tasks work."""
+        context = self.gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+        tracker, store = context.statusTracker(), context.statusStore()
+        done = 0
+        for execution in self._executions(user):
+            for job in tracker.getJobIdsForTag(execution.jobTag()):
+                for stage in tracker.getJobInfo(job).get().stageIds():
+                    one = store.lastStageAttempt(stage)
+                    done += one.inputRecords() + one.outputRecords() + one.numCompleteTasks()
+                    done += one.shuffleReadRecords() + one.shuffleWriteRecords()
+        return done
 
-    def dismiss(self, user: str, *, looks: int) -> bool:
+    def dismiss(self, user: str) -> bool:
         """End what a user's sessions are doing, and release them; say whether that worked.
 
-        Args:
-            user: Whose sessions.
-            looks: How often nothing must be found. A request of a killed client may still be on
-                its way, so one look is not enough there.
+        A request of a killed client may still be on its way, so one look is not enough; and Spark
+        strikes work off its list before it has ended.
         """
         deadline = time.monotonic() + _INTERRUPT_SECONDS
+        seen: dict[str, Any] = {}
         quiet = 0
-        while True:
-            running = [one for one in self._executions(user) if one.isExecuteThreadRunnerAlive()]
+        while quiet < _LOOKS:
+            seen |= {one.operationId(): one for one in self._executions(user)}
+            running = [one for one in seen.values() if one.isExecuteThreadRunnerAlive()]
             for one in running:
                 one.interrupt()
             quiet = 0 if running else quiet + 1
-            if quiet >= looks:
-                break
             if time.monotonic() > deadline:
                 return False
             time.sleep(_LOOK_SECONDS)
         for key in self._sessions(user):
             self._service.sessionManager().closeSession(key, False)
-        return True
+        return not any(one.isExecuteThreadRunnerAlive() for one in self._executions(user))
 
     def end(self, *, at_once: bool) -> None:
         """End Java: by its standard input, so that it leaves in order, or at once."""
@@ -221,8 +222,9 @@ class Jvm:
 
 def first_line(error: BaseException) -> str:
     """Return what an error says at first; of Java's, what Java says."""
-    cause = getattr(error, "java_exception", None)
-    text = str(cause.getMessage() if cause is not None else error)
+    text = str(error)
+    with suppress(Exception):  # Java may not answer any more
+        text = str(error.java_exception.getMessage())  # type: ignore[attr-defined]
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 

@@ -23,7 +23,7 @@ from typing import IO, Any, final
 from singer_spark.assignment import RUN_ID
 from singer_spark.engine.jvm import Jvm, first_line
 from singer_spark.engine.lease import LOG_LEVEL
-from singer_spark.engine.place import SHARED, SOCKET, make_engine_folder, note_run
+from singer_spark.engine.place import SHARED, SOCKET, keep_fresh, make_engine_folder, note_run
 from singer_spark.engine.spec import Spec
 from singer_spark.scratch import remove_scratch
 
@@ -38,7 +38,8 @@ class Keeper:
 
     def __init__(self, spec: Spec, idle_seconds: float, folder: Path) -> None:
         self._spec, self._idle_seconds, self._folder = spec, idle_seconds, folder
-        self.jvm = Jvm(spec, folder)
+        # One that outlives its starter must not work in a folder that goes with it.
+        self.jvm = Jvm(spec, folder, work=folder.parent if idle_seconds else None)
         self.started = threading.Event()
         self._failure: str | None = None
         # Held while a client that left is cleaned up after: nobody gets a lease meanwhile.
@@ -56,7 +57,7 @@ class Keeper:
         threading.Thread(target=self._start, daemon=True).start()
         threading.Thread(target=self._accept, args=(listening,), daemon=True).start()
         threading.Thread(target=self._watch_work, daemon=True).start()
-        while not self.started.wait(0.5) and not self._failure:
+        while not (self.started.wait(0.5) or self._failure or self._asked_to_end):
             self._end_gone()  # who is killed now has no thread here that listens
         with self._changing:
             while not self._is_over():
@@ -86,8 +87,8 @@ class Keeper:
     def _start(self) -> None:
         try:
             self.jvm.start()
-        except (OSError, RuntimeError) as error:
-            self._fail(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits to hear of it
+            self._fail(str(error) or type(error).__name__)
         self.started.set()
         if self._failure is None:
             self._fail(self.jvm.wait())
@@ -96,22 +97,23 @@ class Keeper:
         with self._changing:
             self._failure = reason
             for lease in self._leases.values():
-                with suppress(OSError):
-                    _send(lease, {"ended": reason})
+                _notify(lease, {"ended": reason})
             self._changing.notify_all()
 
     def _watch_work(self) -> None:
-        """Say to the clients that Spark's tasks work, which may be silent for hours."""
+        """Say to a client that its tasks work, which may be silent for hours."""
         self.started.wait()
-        before = 0
+        before: dict[str, int] = {}
         while not self._is_closing:
             time.sleep(_WORK_SECONDS)
             with suppress(Exception):  # whoever waits for an answer finds out
-                now = self.jvm.work_done()
-                for lease in list(self._leases.values()) if now and now != before else ():
-                    with suppress(OSError):
-                        _send(lease, {"works": now})
+                leases = dict(self._leases)
+                now = {user: self.jvm.work_done(user) for user in leases}
+                for user in leases:
+                    if now[user] != before.get(user, 0):
+                        _notify(leases[user], {"works": now[user]})
                 before = now
+            keep_fresh(self._folder)
 
     def _accept(self, listening: socket.socket) -> None:
         while True:
@@ -128,14 +130,16 @@ class Keeper:
             with connection, connection.makefile("r", encoding="utf-8") as lines:
                 for line in lines:
                     said_goodbye = self._answer(json.loads(line), connection, user)
-        except (OSError, ValueError):
-            pass
-        self._end_lease(user, said_goodbye=said_goodbye)
+        except (OSError, ValueError, LookupError, TypeError):
+            pass  # what is no question of ours ends the connection
+        finally:
+            self._end_lease(user, said_goodbye=said_goodbye)
 
     def _answer(self, asked: dict[str, Any], connection: socket.socket, user: str) -> bool:
         """Answer one line of a client; say whether it was a goodbye."""
         match asked["ask"]:
             case "lease":
+                _send(connection, {"heard": True})
                 _send(connection, self._lend(Spec.from_json(asked["spec"]), user, connection))
             case "status":
                 _send(connection, self._status())
@@ -195,16 +199,17 @@ class Keeper:
                 return
             self._leaving += 1
             is_last = not self._leases
-        is_over = is_last and not self._idle_seconds
-        # Nobody is left who could wait for an end in order.
-        if is_over and not said_goodbye:
-            self._fail("its last client was killed")
-        elif self.started.is_set() and not is_over:
-            self._clean_up(user, said_goodbye=said_goodbye)
-        with self._changing:
-            self._leaving -= 1
-            self._ends_at = time.monotonic() + self._idle_seconds
-            self._changing.notify_all()
+        try:
+            # Nobody is left who could wait for an end in order.
+            if is_last and not self._idle_seconds and not said_goodbye:
+                self._fail("its last client was killed")
+            elif self.started.is_set() and not self._failure:
+                self._clean_up(user)
+        finally:
+            with self._changing:
+                self._leaving -= 1
+                self._ends_at = time.monotonic() + self._idle_seconds
+                self._changing.notify_all()
 
     def _end_gone(self) -> None:
         """End the leases of processes that are dead, whose threads here may not know it yet."""
@@ -212,9 +217,9 @@ class Keeper:
             if _is_gone(connection):
                 self._end_lease(user, said_goodbye=False)
 
-    def _clean_up(self, user: str, *, said_goodbye: bool) -> None:
+    def _clean_up(self, user: str) -> None:
         try:
-            if not self.jvm.dismiss(user, looks=1 if said_goodbye else 3):
+            if not self.jvm.dismiss(user):
                 self._fail("Spark did not end the work of a client that is gone")
         except Exception as error:  # noqa: BLE001 - Spark has ended, or is no longer to be trusted
             self._fail(first_line(error))
@@ -230,8 +235,18 @@ def _is_gone(connection: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
+def _notify(connection: socket.socket, news: dict[str, Any]) -> None:
+    """Send what nobody has asked for; one who does not read must not hold up the others."""
+    with suppress(OSError):
+        connection.send(_line(news), socket.MSG_DONTWAIT)
+
+
 def _send(connection: socket.socket, answer: dict[str, Any]) -> None:
-    connection.sendall(json.dumps(answer).encode() + b"\n")
+    connection.sendall(_line(answer))
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
 
 
 def listen(folder: Path, *, is_shared: bool) -> socket.socket:

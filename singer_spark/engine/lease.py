@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -23,8 +24,12 @@ from singer_spark.progress import report_progress
 logger = logging.getLogger(__name__)
 
 _NEWS_SECONDS = 5.0
+_HEARD_SECONDS = 20.0
+_KEEPER_SECONDS = 60.0
 _START_SECONDS = 300.0
-_SETTLE_SECONDS = 120.0
+_SETTLE_SECONDS = 240.0
+# What a run gives its processes, and what Meltano gives its plugins, is no business of Spark.
+_PRIVATE = ("TAP_", "TARGET_", "MELTANO_", "SINGER_SPARK_REPORT", "SINGER_SPARK_STATE")
 # The folder that a command is called in is no place to import from.
 _START = "import sys; sys.path.pop(0); from singer_spark.engine.keeper import main; main(sys.stdin)"
 
@@ -59,7 +64,9 @@ class Lease:
         """Wait until the engine that was asked for can be used; say why it is refused."""
         if self.port:
             return None
-        answer = self._answer(_START_SECONDS)
+        answer = self._answer(_HEARD_SECONDS)
+        if "heard" in answer:
+            answer = self._answer(_START_SECONDS)
         if reason := answer.get("refused"):
             self.end()
             return str(reason)
@@ -91,7 +98,10 @@ class Lease:
     def end(self) -> None:
         """Give the engine back."""
         self._send("goodbye")
-        with suppress(OSError):
+        self._close()
+
+    def _close(self) -> None:
+        with suppress(OSError):  # the thread that listens keeps it open otherwise
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
@@ -99,8 +109,9 @@ class Lease:
         try:
             return self._answers.get(timeout=max(0.0, seconds))
         except Empty:
-            self._connection.close()
-            return {"ended": "it does not answer"}
+            self.ended = "it does not answer"
+            self._close()
+            return {"ended": self.ended}
 
     def _listen(self) -> None:
         """Read what the keeper says; the last word is how the engine ended."""
@@ -111,7 +122,8 @@ class Lease:
             for line in file:
                 answer = json.loads(line)
                 if "works" in answer:
-                    report_progress()
+                    with suppress(OSError):  # the run has ended
+                        report_progress()
                     continue
                 self.ended = self.ended or answer.get("ended")
                 self._answers.put(answer)
@@ -126,11 +138,14 @@ class Lease:
 def find_lease(spec: Spec, engines: Iterable[str]) -> Lease | None:
     """Take a lease of the first engine that serves, None if none does."""
     for engine in engines:
+        lease = _connect(engine)
+        if lease is None:
+            continue
         try:
-            lease = Lease(engine, dial(engine))
             reason = lease.take(spec)
-        except (OSError, ValueError, TransientError) as error:
-            logger.debug("Engine %s is gone: %s", engine, error)
+        except TransientError as error:
+            logger.debug("Engine %s cannot be used: %s", engine, error)
+            lease.end()
             continue
         if reason is None:
             return lease
@@ -152,13 +167,15 @@ def start_engine(spec: Spec, idle_seconds: float = 0.0) -> Lease:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=None if os.environ.get(LOG_LEVEL) else subprocess.DEVNULL,
+        env={name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE)},
         start_new_session=True,  # what ends this process by Ctrl-C must not end Spark before it
         text=True,
     )
-    with suppress(BrokenPipeError):
+    try:
         engine = _talk(keeper, asked)
         return Lease(engine, dial(engine))
-    raise TransientError("Spark's keeper did not start; run again")
+    except OSError as error:
+        raise TransientError("Spark's keeper did not start; run again") from error
 
 
 def _talk(keeper: subprocess.Popen[str], asked: str) -> str:
@@ -168,7 +185,8 @@ def _talk(keeper: subprocess.Popen[str], asked: str) -> str:
     with keeper.stdout, keeper.stdin:
         keeper.stdin.write(asked)
         keeper.stdin.close()
-        engine = keeper.stdout.readline().strip()
+        is_heard = select.select([keeper.stdout], [], [], _KEEPER_SECONDS)[0]
+        engine = keeper.stdout.readline().strip() if is_heard else ""
     if not engine:
         raise BrokenPipeError
     return engine
@@ -195,24 +213,29 @@ def get_lease(spec: Spec, engines: Callable[[], list[str]], idle_seconds: float)
 
 def hold(spec: Spec, engine: str) -> Lease | None:
     """Ask for an engine without waiting for it, None where it is gone."""
-    try:
-        lease = Lease(engine, dial(engine))
-    except (OSError, ValueError):
-        return None
-    lease.ask(spec)
+    lease = _connect(engine)
+    if lease is not None:
+        lease.ask(spec)
     return lease
 
 
+def _connect(engine: str) -> Lease | None:
+    try:
+        return Lease(engine, dial(engine))
+    except (OSError, ValueError) as error:
+        logger.debug("Engine %s is gone: %s", engine, error)
+        return None
+
+
 def settle_engines(run_id: str) -> None:
-    """Wait until nothing runs any more on the engines that a run's processes have started."""
-    for engine in engines_of(run_id):
-        try:
-            lease = Lease(engine, dial(engine))
-        except OSError:  # its keeper is dead; Java may be not
-            await_end(engine)
-            continue
-        lease.settle()
-        lease.end()
+    """Wait until nothing runs any more on the engines that a run's processes may have used."""
+    for engine in dict.fromkeys([*engines_of(run_id), *shared_engines()]):
+        lease = _connect(engine)
+        if lease is not None:
+            lease.settle()
+            lease.end()
+        elif not await_end(engine):  # its keeper is dead, and Java not yet
+            logger.error("Engine %s does not end; end its processes", engine)
 
 
 def engines_at_hand(engine: str | None) -> list[str]:

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from singer_spark.engine.jars import cache_folder
-from singer_spark.errors import SettingsError
+from singer_spark.errors import SettingsError, TransientError
 from singer_spark.scratch import await_owner, make_scratch, sweep
 
 SOCKET = "socket"
@@ -25,6 +25,7 @@ SHARED = "shared"
 _JVM = "jvm"
 _RUN = "run"
 _KILL_SECONDS = 15.0
+_START_SECONDS = 300.0
 _PREFIX = "engine-"
 _ID = re.compile(rf"{_PREFIX}\w+")
 
@@ -51,11 +52,19 @@ def engines_of(run_id: str) -> list[str]:
     )
 
 
+def keep_fresh(folder: Path) -> None:
+    """Keep what cleans temporary folders by age from the files of an engine that lives long."""
+    with suppress(OSError):
+        for path in (folder, *folder.iterdir()):
+            os.utime(path)
+
+
 def await_end(engine: str) -> bool:
-    """Wait until an engine's keeper and Java are dead; Java that stays behind is killed."""
+    """Wait until an engine's keeper and Java are dead; private Java that stays behind is killed."""
     folder = engine_folder(engine)
-    if await_owner(folder, _KILL_SECONDS):
-        return True
+    is_shared = (folder / SHARED).exists()
+    if await_owner(folder, _KILL_SECONDS) or is_shared:
+        return not folder.exists() or await_owner(folder, 0)
     process = _content(folder / _JVM)
     with suppress(ProcessLookupError, PermissionError):
         if process.isdecimal():
@@ -66,8 +75,11 @@ def await_end(engine: str) -> bool:
 @contextmanager
 def one_starter() -> Iterator[None]:
     """Let one process at a time look for a shared engine and start one where there is none."""
-    with FileLock(_root() / "start.lock", mode=0o600):
-        yield
+    try:
+        with FileLock(_root() / "start.lock", timeout=_START_SECONDS, mode=0o600):
+            yield
+    except Timeout as error:
+        raise TransientError("another process does not get Spark started; run again") from error
 
 
 def shared_engines() -> list[str]:

@@ -27,6 +27,7 @@ _MAX_MEMORY_MB = 4096
 # Variables that change what Spark, Hadoop or a driver does.
 _ENVIRONMENT = (
     *("AWS_", "AZURE_", "GOOGLE_", "HADOOP_", "SPARK_", "PYSPARK_", "JAVA_", "JDK_JAVA_", "KRB5"),
+    *("TNS_ADMIN", "SSL_CERT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SINGER_SPARK_LOG_LEVEL"),
 )
 # Set by Spark's own client, or by whoever starts an engine: they differ without a difference.
@@ -72,6 +73,7 @@ class Spec:
     version: str
     java: str
     jars: Mapping[str, str]
+    own: tuple[str, ...]  # what the user names of them, which stands before all others
     options: tuple[str, ...]
     conf: Mapping[str, str]
     environment: Mapping[str, str]
@@ -88,6 +90,7 @@ class Spec:
             version=f"{version('singer-spark')} {version('pyspark')} {sys.version_info[:2]}",
             java=find_java().version,
             jars=_jars(settings, urls),
+            own=_own(settings),
             options=tuple(shlex.split(settings.conf.get(_JAVA_OPTIONS, ""))),
             conf=_configuration(settings),
             environment={**_environment(os.environ), "umask": _umask()},
@@ -97,11 +100,13 @@ class Spec:
     def class_path(self) -> list[str]:
         """Return the jars in the order in which Java looks for a class: the user's own first."""
         shipped = sorted(str(path) for path in jars.spark_jars().glob("*.jar"))
-        return [*self.jars, *shipped]
+        known = (self.environment.get(name) for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR"))
+        folders = [folder for folder in known if folder and Path(folder).is_dir()]
+        return [*folders, *self.jars, *shipped]
 
     def misfit(self, client: Spec) -> str | None:
         """Say why this engine cannot serve a client, None if it can."""
-        for name in ("version", "java", "options", "conf", "environment"):
+        for name in ("version", "java", "own", "options", "conf", "environment"):
             if getattr(self, name) != getattr(client, name):
                 return f"another {name}"
         missing = set(client.jars.values()) - set(self.jars.values())
@@ -115,7 +120,8 @@ class Spec:
     def from_json(cls, text: str) -> Spec:
         """Read what `to_json` wrote."""
         members: dict[str, Any] = json.loads(text)
-        return cls(**{**members, "options": tuple(members["options"])})
+        listed = {name: tuple(members[name]) for name in ("own", "options")}
+        return cls(**{**members, **listed})
 
 
 def driver_memory_mb() -> int:
@@ -135,6 +141,11 @@ def _jars(settings: SparkSettings, urls: Iterable[str]) -> dict[str, str]:
     groups = [settings.packages, jars.DELTA, jars.S3, *(jars.packages_for(url) for url in urls)]
     found = jars.resolve(groups, ivy_settings=settings.conf.get("spark.jars.ivySettings"))
     return {str(path): path.name for path in found}
+
+
+def _own(settings: SparkSettings) -> tuple[str, ...]:
+    files = map(Path, settings.jars)
+    return (*settings.packages, *(hashlib.sha256(one.read_bytes()).hexdigest() for one in files))
 
 
 def _configuration(settings: SparkSettings) -> dict[str, str]:

@@ -17,6 +17,7 @@ from target_spark_delta.jobs import worked_out
 from target_spark_delta.methods.keyed import carries
 from target_spark_delta.methods.late import Bookmark, count_late
 from target_spark_delta.methods.same import comparable, compared
+from target_spark_delta.retry import with_retry
 from target_spark_delta.spool import Range
 from target_spark_delta.table import Table
 
@@ -121,6 +122,12 @@ def merge(spark: SparkSession, table: Table, changes: Changes) -> Counts:
             # The table had no rows in that range, so those that it has now are the new ones.
             added = spark.sql(f"select * from {table.sql} t where {changes.bounds}")
             return replace(inserted, late=_late(added, changes))
+    # Anew after a lost race, whose winner may have changed what was found to be the same.
+    return with_retry(table, lambda: _merge_changed(spark, table, changes))
+
+
+def _merge_changed(spark: SparkSession, table: Table, changes: Changes) -> Counts:
+    """Find the rows that a commit would change, and merge them."""
     tally = Tally()
     # All of them, not only until the first: what was read is counted on the way.
     with worked_out(_changed(spark, table, changes, tally), changes.scratch) as (changed, count):
@@ -134,7 +141,8 @@ def merge(spark: SparkSession, table: Table, changes: Changes) -> Counts:
         # Files are the same however often they are read, so that Delta need not copy the rows.
         spark.conf.set(MATERIALIZE_SOURCE, "none" if changes.scratch else "auto")
         changed.createOrReplaceTempView("changed_rows")
-        counts = commit.execute(spark, table, _merge_sql(table, changes), count=count)
+        statement = _merge_sql(table, changes)
+        counts = commit.execute(spark, table, statement, count=count, repeats=False)
         return replace(counts, late=late, unchanged=known)
 
 

@@ -17,7 +17,7 @@ class FakeJvm:
     port, token = 15002, "token"
     starts_at_once = True
 
-    def __init__(self, _spec, _folder):
+    def __init__(self, _spec, _folder, **_options):
         self.did = []
         self.dies = threading.Event()
         self.may_start = threading.Event()
@@ -40,12 +40,12 @@ class FakeJvm:
         if self.hangs:
             raise TimeoutError("timed out")
 
-    def work_done(self):
+    def work_done(self, _user):
         return 0
 
-    def dismiss(self, user, *, looks):
+    def dismiss(self, user):
         self.may_interrupt.wait()
-        self.did.append(("leave" if looks == 1 else "interrupt", user))
+        self.did.append(("dismiss", user))
         return self.obeys
 
     def end(self, *, at_once):

@@ -20,6 +20,7 @@ SPEC = Spec(
     version="1",
     java="17",
     jars={},
+    own=(),
     options=(),
     conf={"spark.master": "local[*]"},
     environment={},
@@ -79,7 +80,7 @@ def test_a_private_engine_ends_in_order_with_its_last_lease(start):
     assert (one.port, one.token) == (15002, "token")
     assert one.user != other.user
     one.end()
-    assert engine.did("leave")
+    assert engine.did("dismiss")
     assert not engine.is_over(0.7)
     other.end()
     assert engine.is_over()
@@ -105,7 +106,7 @@ def test_what_a_killed_client_left_is_interrupted_before_anybody_gets_a_lease(st
     settled.join(5)
     assert waiting[0].user
     assert not settled.is_alive()
-    assert engine.jvm.did == [("interrupt", killed.user)]
+    assert engine.jvm.did == [("dismiss", killed.user)]
     waiting[0].end()
     stays.end()
 
@@ -220,7 +221,7 @@ def test_who_settles_waits_for_a_client_whose_death_the_keeper_has_not_heard_of(
     kill(killed)
     outsider = Lease(engine.id, place.dial(engine.id))
     outsider.settle()
-    assert engine.jvm.did == [("interrupt", killed.user)]
+    assert engine.jvm.did == [("dismiss", killed.user)]
     heard.set()
     outsider.end()
     monkeypatch.undo()
