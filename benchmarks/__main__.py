@@ -9,6 +9,7 @@ other works, contestants and sizes on this machine stay in the output folder.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from dataclasses import asdict
@@ -30,6 +31,7 @@ WARM_UPS = 2
 def main() -> None:
     """Run what is asked for, and write what it took."""
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers are stopped
     asked = choose(options.only, options.contestants)
     bins = environments.make({name for one in asked for name in one.environments})
     source = Source()

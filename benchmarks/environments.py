@@ -69,7 +69,9 @@ def _ready(folder: Path) -> Path:
 def _requirements(name: str) -> list[str]:
     if name not in OURS:
         return PINNED[name]
-    return ["--constraint", str(ROOT / "requirements.lock"), f"{ROOT}[postgres]"]
+    # uv takes a folder whose pyproject.toml is unchanged for unchanged.
+    anew = ["--refresh-package", "singer-spark", "--reinstall-package", "singer-spark"]
+    return [*anew, "--constraint", str(ROOT / "requirements.lock"), f"{ROOT}[postgres]"]
 
 
 def _wanted(name: str) -> str:

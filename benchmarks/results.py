@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contestants import FULL, INCREMENTAL, NO_CHANGE, SMALL_WORK
+from benchmarks.ours import OURS
 
 MEASURES = ("wall", "cpu", "peak_mb", "gone")
 
@@ -168,8 +169,7 @@ def verdicts(medians: Iterable[Median]) -> list[Verdict]:
     found.append(Verdict(f"{FULL}, peak memory", _COLD, "script", memory, 0.7, 0.5))
     if high == low:
         return found
-    lanes = sorted(name for work, name, size in known if work == FULL and size == high)
-    for name in lanes:
+    for name in (one.name for one in OURS if at(FULL, one.name, high)):
         grown = _growth(at(FULL, name), at(FULL, name, high), at(NO_CHANGE, name))
         limit = high / low
         found.append(
