@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -53,37 +54,41 @@ def make(names: set[str]) -> dict[str, Path]:
 
 
 def _ready(folder: Path) -> Path:
-    name = folder.name
-    wanted = _wanted(name)
-    marker = folder / "made-of"
-    if not marker.exists() or marker.read_text() != wanted:
-        print(f"making the environment {name}", flush=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        _uv("venv", "--python", sys.executable, folder)
-        _uv("pip", "install", "--compile-bytecode", "--python", folder / "bin" / "python",
-            *_requirements(name))  # fmt: skip
-        marker.write_text(wanted)
+    """Make an environment where it is not as wanted; where only our code changed, just that."""
+    packages, code = _wanted(folder.name)
+    marker = folder / "made-of.json"
+    known = json.loads(marker.read_text()) if marker.exists() else [None, None]
+    if known != [packages, code]:
+        print(f"making the environment {folder.name}", flush=True)
+        marker.unlink(missing_ok=True)
+        if known[0] != packages:
+            shutil.rmtree(folder, ignore_errors=True)
+            _uv("venv", "--python", sys.executable, folder)
+            _install(folder, *packages[1:])
+        if code:
+            # uv takes a folder whose pyproject.toml is unchanged for unchanged.
+            anew = ("--refresh-package", "singer-spark", "--reinstall-package", "singer-spark")
+            _install(folder, "--no-deps", *anew, str(ROOT))
+        marker.write_text(json.dumps([packages, code]))
     return folder / "bin"
 
 
-def _requirements(name: str) -> list[str]:
+def _wanted(name: str) -> tuple[list[str], str | None]:
+    """Say of which Python and packages an environment is made, and of ours, of which code."""
     if name not in OURS:
-        return PINNED[name]
-    # uv takes a folder whose pyproject.toml is unchanged for unchanged.
-    anew = ["--refresh-package", "singer-spark", "--reinstall-package", "singer-spark"]
-    return [*anew, "--constraint", str(ROOT / "requirements.lock"), f"{ROOT}[postgres]"]
-
-
-def _wanted(name: str) -> str:
-    """Say what an environment is made of; of ours, which code."""
-    if name not in OURS:
-        return "\n".join([sys.version, *PINNED[name]])
+        return [sys.version, *PINNED[name]], None
     digest = hashlib.sha256()
     files = [file for package in _PACKAGES for file in (ROOT / package).rglob("*")]
-    for file in [*sorted(files), ROOT / "pyproject.toml", ROOT / "requirements.lock"]:
+    for file in [*sorted(files), ROOT / "pyproject.toml"]:
         if file.is_file() and "__pycache__" not in file.parts:
             digest.update(str(file.relative_to(ROOT)).encode() + file.read_bytes())
-    return f"{sys.version}\n{digest.hexdigest()}"
+    lock = hashlib.sha256((ROOT / "requirements.lock").read_bytes()).hexdigest()
+    constraint = ["--constraint", str(ROOT / "requirements.lock"), f"{ROOT}[postgres]"]
+    return [f"{sys.version} {lock}", *constraint], digest.hexdigest()
+
+
+def _install(folder: Path, *what: str) -> None:
+    _uv("pip", "install", "--compile-bytecode", "--python", folder / "bin" / "python", *what)
 
 
 def _uv(*arguments: object) -> None:
