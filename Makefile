@@ -37,8 +37,8 @@ fmt: $(READY) ## format the code, rewrite the generated tables
 	$(BIN)/ruff format
 	$(BIN)/python -m tools.docs --write
 
-bench: $(READY) ## measure speed and memory
-	$(BIN)/python -m benchmarks
+bench: $(READY) ## measure speed and memory against others; ARGS="--quick"
+	$(BIN)/python -m benchmarks $(ARGS)
 
 lock: $(READY) ## pin every package anew
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --group dev pyproject.toml -o requirements.lock

@@ -1,117 +1,111 @@
-"""Measures the target and the tap against singer-sdk, and their memory: `make bench`.
+"""Measures our ways against others on the same work and machine: `make bench`.
 
-Figures of one machine mean little; the ratios of one run are what counts.
+    python -m benchmarks [--rows N] [--rounds N] [--only WORK,…] [--contestants NAME,…] [--quick]
+
+Each contestant has an environment of its own, which is made when it is needed first. Results of
+other works, contestants and sizes on this machine stay in the output folder.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import signal
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import comparison, data, measure, reading, shapes
-from benchmarks.transport import transport
-from tests.support.tap import Postgres
+from benchmarks import environments, report
+from benchmarks.contest import Contest
+from benchmarks.contestants import WORKS, Contestant
+from benchmarks.ours import OURS
+from benchmarks.peers import PEERS
+from benchmarks.results import Results, machine, today
+from benchmarks.source import Source
 
 MILLION = 1_000_000
-
-
-def target(folder: Path, rows: int, sdk_rows: int) -> None:
-    """A stream into the target, against a file target of the SDK."""
-    theirs = _loaded(folder, measure.sdk("target"), sdk_rows)
-    ours = _loaded(folder, measure.command("target-spark-delta"), rows)
-    more = _loaded(folder, measure.command("target-spark-delta"), rows * 5)
-    marginal = (more.records - ours.records) / (more.seconds - ours.seconds)
-    print(f"target: {ours.records:,} records in {ours.seconds:.1f} s, start-up included")
-    print(f"  {more.records:,} records in {more.seconds:.1f} s: {marginal:,.0f} more records/s")
-    print(f"  singer-sdk file target: {theirs.rate:,.0f} records/s")
-    print(
-        f"  ratio: {marginal / theirs.rate:.1f} start-up aside, {more.rate / theirs.rate:.1f} with"
-    )
-    print(f"  Python process: {ours.peak_mb:.0f} MB, {more.peak_mb:.0f} MB")
-
-
-def _loaded(folder: Path, target: list[str], rows: int) -> measure.Measured:
-    source = data.write_messages(folder / "in.singer", rows)
-    place = folder / f"{Path(target[0]).name}-{rows}"
-    config = _config(folder / "target.json", path=str(place))
-    return measure.run([*target, "--config", config], source=source, records=rows)
-
-
-def tap(folder: Path, rows: int, sdk_rows: int) -> None:
-    """A table out of PostgreSQL, against a SQL tap of the SDK."""
-    server = Postgres()
-    try:
-        server.run(data.TABLE.format(rows=rows))
-        server.run(f"create table few as select * from orders limit {sdk_rows}")
-        url = (
-            f"postgresql+psycopg://{server.user}:{server.password}@127.0.0.1:{server.port}/postgres"
-        )
-        catalog = _sdk_catalog(folder, url)
-        theirs = measure.run(
-            [*measure.sdk("tap"), "--config", str(folder / "sdk.json"), "--catalog", catalog]
-        )
-        config = _config(folder / "tap.json", **server.config, tables=["public.orders"])
-        ours = measure.run([*measure.command("tap-spark-source"), "--config", config])
-        server.run(data.TABLE.format(rows=rows * 5).replace("table orders", "table many"))
-        config = _config(folder / "tap.json", **server.config, tables=["public.many"])
-        more = measure.run([*measure.command("tap-spark-source"), "--config", config])
-    finally:
-        server.stop()
-    print(f"tap: {ours.steady_rate:,.0f} rows/s from the first on, {ours.rate:,.0f} over all")
-    print(f"  of {more.records:,}: {more.steady_rate:,.0f} rows/s from the first on")
-    print(f"  singer-sdk SQL tap: {theirs.steady_rate:,.0f} rows/s from the first on")
-    print(f"  ratio: {ours.steady_rate / theirs.steady_rate:.1f}, start-up aside")
-    print(f"  Python process: {ours.peak_mb:.0f} MB, {more.peak_mb:.0f} MB")
-
-
-def _config(file: Path, /, **settings: object) -> str:
-    file.write_text(json.dumps(settings))
-    return str(file)
-
-
-def _sdk_catalog(folder: Path, url: str) -> str:
-    import subprocess
-
-    config = _config(folder / "sdk.json", url=url)
-    found = subprocess.run(
-        [*measure.sdk("tap"), "--config", config, "--discover"], check=True, capture_output=True
-    )
-    catalog = json.loads(found.stdout)
-    catalog["streams"] = [s for s in catalog["streams"] if s["tap_stream_id"] == "public-few"]
-    for entry in catalog["streams"]:
-        for item in entry["metadata"]:
-            item["metadata"]["selected"] = True
-    return _config(folder / "catalog.json", **catalog)
-
-
-def unusual(folder: Path, rows: int, _: int) -> None:
-    """Streams of unusual shape, and the cost of validation; 1,000,000 rows are the full size."""
-    if beyond := shapes.run(folder, rows / MILLION):
-        sys.exit("; ".join(beyond))
+QUICK_ROWS = 20_000
+WARM_UPS = 2
 
 
 def main() -> None:
-    """Run what is asked for."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("what", nargs="*", choices=[*MEASURED], default=["target", "tap"])
-    parser.add_argument("--rows", type=int, default=MILLION)
-    parser.add_argument("--sdk-rows", type=int, default=50_000)
+    """Run what is asked for, and write what it took."""
+    options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers are stopped
+    asked = choose(options.only, options.contestants)
+    bins = environments.make({name for one in asked for name in one.environments})
+    source = Source()
+    try:
+        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+            warm_ups = 0 if options.quick else WARM_UPS
+            contest = Contest(
+                source, bins, asked, options.rows, options.rounds, warm_ups, Path(folder)
+            )
+            try:
+                contest.hold()
+            finally:
+                _keep(contest, options)
+    finally:
+        source.stop()
+    if contest.failures:
+        sys.exit("\n".join(["These failed:", *contest.failures]))
+
+
+def choose(only: list[str], names: list[str]) -> dict[Contestant, frozenset[str]]:
+    """Return who takes part and which works are asked of each.
+
+    Args:
+        only: The works; all if none.
+        names: The contestants; those of each work's default if none.
+    """
+    everyone = {one.name: one for one in (*OURS, *PEERS)}
+    if unknown := [name for name in names if name not in everyone]:
+        sys.exit(f"No such contestant: {', '.join(unknown)}; known are {', '.join(everyone)}")
+    works = frozenset(only or WORKS)
+    if unknown := works - set(WORKS):
+        sys.exit(f"No such work: {', '.join(unknown)}; known are {', '.join(WORKS)}")
+    asked = {
+        one: (one.works if names else one.works & one.by_default) & works
+        for name, one in everyone.items()
+        if not names or name in names
+    }
+    return {one: does for one, does in asked.items() if does}
+
+
+def _keep(contest: Contest, options: argparse.Namespace) -> None:
+    """Add the runs to those of earlier calls, and write the report of all."""
+    more = {"size": options.rows, "date": today()}
+    results = Results(machine(), [{**asdict(run), **more} for run in contest.runs])
+    earlier = options.to / "speed.json"
+    if earlier.exists():
+        results = Results.read(earlier).followed_by(results)
+    report.write(results, options.to)
+    print(f"\n{(options.to / 'speed.md').read_text()}\nwritten to {options.to}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__.splitlines()[0]
+    )
+    names = ", ".join(one.name for one in (*OURS, *PEERS))
+    parser.add_argument("--rows", type=int, help=f"of the large table; {MILLION:,} if not given")
+    parser.add_argument("--rounds", type=int, help="how often everybody does each work; 3")
+    parser.add_argument("--only", type=_names, default=[], help=f"works: {', '.join(WORKS)}")
+    parser.add_argument("--contestants", type=_names, default=[], help=names)
+    parser.add_argument("--quick", action="store_true", help="a smoke test: few rows, one round")
+    parser.add_argument("--to", type=Path, help="folder of the results; output/bench")
     options = parser.parse_args()
-    for name in options.what:
-        with tempfile.TemporaryDirectory() as folder:
-            MEASURED[name](Path(folder), options.rows, options.sdk_rows)
+    options.rows = options.rows or (QUICK_ROWS if options.quick else MILLION)
+    options.rounds = options.rounds or (1 if options.quick else 3)
+    # Figures of a smoke test do not belong among the others.
+    quick = report.OUTPUT.with_name("bench-quick")
+    options.to = options.to or (quick if options.quick else report.OUTPUT)
+    return options
 
 
-MEASURED = {
-    "target": target,
-    "tap": tap,
-    "incremental": reading.incremental,
-    "connections": reading.connections,
-    "transport": transport,
-    "shapes": unusual,
-    "snapshot": lambda folder, rows, _: comparison.snapshot(folder, rows * 5),
-}
-main()
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+if __name__ == "__main__":
+    main()

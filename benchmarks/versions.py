@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import data
+from benchmarks.source import CREATE_ORDERS
 from tests.support.tap import Postgres
 
 CHANGE = (
@@ -59,7 +59,7 @@ def compare(sides: dict[str, Path], rows: int, rounds: int, transport: str) -> N
         with tempfile.TemporaryDirectory() as scratch:
             for number in range(rounds):
                 server.run("drop table if exists orders")
-                server.run(data.TABLE.format(rows=rows))
+                server.run(CREATE_ORDERS.format(name="orders", rows=rows))
                 server.run("alter table orders add primary key (id)")
                 server.run("create index on orders (created_at)")
                 server.run("analyze orders")

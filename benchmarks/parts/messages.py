@@ -1,9 +1,6 @@
-"""The nine-column rows that everything is measured on."""
+"""The nine-column rows as a stream of messages."""
 
 from __future__ import annotations
-
-import json
-from pathlib import Path
 
 PROPERTIES = {
     "id": {"type": "integer"},
@@ -29,15 +26,6 @@ RECORD = (
     '"day": "2024-03-{day:02d}", "ratio": 0.{n}}}, '
     '"time_extracted": "2024-01-01T00:00:00.000000+00:00"}}\n'
 )
-TABLE = """
-create table orders as
-select n as id, 'customer ' || n % 1000 as customer, (n % 1000000 / 100.0)::numeric(20,2) as amount,
-  (n % 50)::int as qty, n % 2 = 0 as ok,
-  timestamptz '2024-01-01 00:00:00.123456+00' + n * interval '1 second' as created_at,
-  'some note text ' || n as note, date '2024-01-01' + (n % 365)::int as day,
-  n / 7.0::float8 as ratio
-from generate_series(1, {rows}) n
-"""
 
 
 def line(n: int) -> str:
@@ -52,15 +40,3 @@ def line(n: int) -> str:
         day=n % 28 + 1,
         minute=n % 60,
     )
-
-
-def write_messages(path: Path, rows: int) -> Path:
-    """Write a stream of so many records, with a STATE after every 100,000."""
-    with path.open("w") as file:
-        file.write(json.dumps(SCHEMA) + "\n")
-        for n in range(rows):
-            file.write(line(n))
-            if n % 100_000 == 99_999:
-                bookmark = {"bookmarks": {"orders": {"replication_key_value": n}}}
-                file.write(json.dumps({"type": "STATE", "value": bookmark}) + "\n")
-    return path

@@ -44,10 +44,6 @@ def tap(folder: Path, name: str, /, **settings: object) -> list[str]:
     return [*command("tap-spark-source"), "--config", str(file)]
 
 
-def sdk(name: str) -> list[str]:
-    return [sys.executable, "-m", "benchmarks.sdk", name]
-
-
 def run(arguments: list[str], *, source: Path | None = None, records: int = 0) -> Measured:
     """Run a command; count the records it prints, unless told how many it is given."""
     start = time.monotonic()

@@ -12,7 +12,7 @@ import tempfile
 import time
 from contextlib import redirect_stdout
 
-from benchmarks.data import SCHEMA
+from benchmarks.parts.messages import SCHEMA
 from singer_spark.engine.session import open_session
 from singer_spark.settings import SparkSettings
 from target_spark_delta.target import TargetSparkDelta
@@ -99,8 +99,8 @@ def _messages(first: int, note: str) -> str:
 
 
 def main() -> None:
-    """Run it: python -m benchmarks.merge."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.merge", description=__doc__)
+    """Run it: python -m benchmarks.parts.merge."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.parts.merge", description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()

@@ -1,13 +1,18 @@
-"""Streams of unusual shape into the target: speed as a ratio to the plain one, and memory."""
+"""Streams of unusual shape into the target: speed as a ratio to the plain one, and memory.
+
+python -m benchmarks.parts.shapes [SCALE]
+"""
 
 from __future__ import annotations
 
 import json
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import data, measure
+from benchmarks.parts import measure, messages
 
 LIMIT_MB = 500
 # With validation at least this part of the records that pass without.
@@ -49,9 +54,9 @@ def _wide(records: int) -> Iterator[str]:
 
 def _streams(records: int) -> Iterator[str]:
     for stream in range(100):
-        yield _schema(f"stream_{stream}", data.PROPERTIES)
+        yield _schema(f"stream_{stream}", messages.PROPERTIES)
     for number in range(records):
-        line = data.line(number // 100)
+        line = messages.line(number // 100)
         yield line.replace('"orders"', f'"stream_{number % 100}"', 1)
 
 
@@ -63,9 +68,9 @@ def _huge(records: int) -> Iterator[str]:
 
 
 def _plain(records: int) -> Iterator[str]:
-    yield json.dumps(data.SCHEMA) + "\n"
+    yield json.dumps(messages.SCHEMA) + "\n"
     for number in range(records):
-        yield data.line(number)
+        yield messages.line(number)
 
 
 PLAIN = Shape("nine columns", _plain, 1_000_000)
@@ -134,3 +139,14 @@ def _load(
     config.write_text(json.dumps({"path": str(place), **settings}))
     command = [*measure.command("target-spark-delta"), "--config", str(config)]
     return source.stat().st_size, measure.run(command, source=source, records=records)
+
+
+def main() -> None:
+    """Load every shape; fail beyond a limit."""
+    with tempfile.TemporaryDirectory() as folder:
+        if beyond := run(Path(folder), float(sys.argv[1]) if len(sys.argv) > 1 else 1.0):
+            sys.exit("; ".join(beyond))
+
+
+if __name__ == "__main__":
+    main()
