@@ -12,7 +12,7 @@ import pytest
 from singer_spark import deltalog
 from singer_spark.assignment import PIPELINE, RUN_ID, TableIdentity
 from singer_spark.errors import TransientError
-from singer_spark.state.appended import find_reached
+from singer_spark.state.appended import Known, find_reached
 from singer_spark.state.create import open_objects
 from singer_spark.state.generation import Attempt
 from target_spark_delta.identity import history_in_files, misfit
@@ -87,7 +87,7 @@ def test_the_run_after_one_that_lost_rows_has_all_of_them_once(lake, monkeypatch
     with pytest.raises(TransientError, match="20 rows were"):
         lake.load(KEYLESS, *ROWS[10:20], middle, *ROWS[20:], last, batch_size_rows=10)
     monkeypatch.setattr(Segment, "check_size", check)
-    reached = find_reached({"url": str(lake.root)}, "p", {"2": Attempt()})
+    reached = find_reached({"url": str(lake.root)}, "p", Known({}, {"2": Attempt()}))
     assert reached["s"].bookmark == {"at": 20}
     (log,) = deltalog.read_logs(open_objects(str(lake.root)), "p")
     assert (log.commit.state, log.restored_in) == ({"at": 20}, None)
