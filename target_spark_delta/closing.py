@@ -34,19 +34,26 @@ def close(flow: Flow, sinks: Collection[SparkDeltaSink]) -> None:
 
 def _end_streams(flow: Flow, sinks: Collection[SparkDeltaSink]) -> None:
     """Do what waited for the end of streams, and release what was held back until then."""
+    unfinished = []
     for sink in sinks:
         if sink.destination.replaces_parts and flow.is_held_back(sink):
-            _end_stream_of_parts(flow, sink)
+            is_ended = _end_stream_of_parts(flow, sink)
+            if not is_ended and sink.progress.staged:
+                # None of its rows is in the table.
+                unfinished.append(sink.destination.stream)
     flow.release()
     for sink in sinks:
         _retire(flow, sink)
         if sink.progress.waiting and not sink.destination.overwrites:
             flow.do(sink, partial(drop_staged, work=sink.work))
-    _swap(flow, sinks)
+    _swap(flow, sinks, unfinished)
 
 
-def _end_stream_of_parts(flow: Flow, sink: SparkDeltaSink) -> None:
-    """Have removed what a complete stream had no record of in the parts that it replaces."""
+def _end_stream_of_parts(flow: Flow, sink: SparkDeltaSink) -> bool:
+    """Have removed what a stream had no record of in the parts that it replaces, if it is complete.
+
+    Return whether it is.
+    """
     # A tap that says nothing at all has nothing but the end of its output.
     is_mute = flow.state is None and sink.destination.scope is None
     if flow.is_confirmed(sink) or is_mute:
@@ -55,12 +62,14 @@ def _end_stream_of_parts(flow: Flow, sink: SparkDeltaSink) -> None:
             commit, work = flow.commit_of(sink, flow.state, is_end=True), sink.work
             job = lambda spark: end_parts(spark, work, commit())  # noqa: E731
         flow.end_stream(sink, job)
-    elif flow.state is not None:
+        return True
+    if flow.state is not None:
         logger.warning(
             "Stream %s: no STATE since its first record is released, because nothing says "
             "that the stream is complete; the next run loads it again",
             sink.destination.stream,
         )
+    return False
 
 
 def _retire(flow: Flow, sink: SparkDeltaSink) -> None:
@@ -82,9 +91,11 @@ def _retire(flow: Flow, sink: SparkDeltaSink) -> None:
         )
 
 
-def _swap(flow: Flow, sinks: Iterable[SparkDeltaSink]) -> None:
-    """Let the rows of complete streams take their tables' place, and drop those of others."""
-    unfinished = []
+def _swap(flow: Flow, sinks: Iterable[SparkDeltaSink], unfinished: list[str]) -> None:
+    """Let the rows of complete streams take their tables' place, and drop those of others.
+
+    Of those in `unfinished` rows were dropped already.
+    """
     for sink in sinks:
         has_come = sink.last_line or sink.activated_line or sink.destination.scope
         if not sink.destination.overwrites or not has_come:

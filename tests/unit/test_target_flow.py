@@ -109,6 +109,31 @@ def test_parts_end_with_the_output_of_a_tap_that_says_nothing_of_their_end(
     assert ended == [1], "a tap that writes STATE has not confirmed it"
 
 
+@pytest.mark.parametrize("options", [PARTS, RANGES])
+def test_rows_that_wait_for_the_end_of_a_stream_are_not_dropped_as_if_they_were_loaded(
+    load, monkeypatch, options
+):
+    def stage(_spark, work, *_, **__):
+        work.progress.staged.append("rows")
+
+    ended, dropped = [], []
+    jobs = {"end_parts": ended.append, "drop_staged": dropped.append}
+    stand_in(monkeypatch, **{name: lambda *_, do=do, **__: do(1) for name, do in jobs.items()})
+    stand_in(monkeypatch, load_segment=stage)
+    chosen = {"stream_options": {"s": options}, "on_invalid_record": "quarantine"}
+    rows = KEYLESS, bookmark("A"), record("s", {"id": 1})
+    syncing = state({"bookmarks": {}, "currently_syncing": "s"})
+    for last in ([], [bookmark({"full_table": {}})], [syncing]):
+        with pytest.raises(ProtocolError, match="nothing says that s is complete"):
+            load(*rows, *last, **chosen)
+    with pytest.raises(ProtocolError, match="nothing says that s is complete"):
+        load(read(KEYLESS), record("s", {"id": 1}), **chosen)
+    assert (ended, dropped) == ([], [1] * 4)
+    load(*rows, bookmark("B"), **chosen)
+    load(KEYLESS, record("s", {"id": 1}), **chosen)
+    assert len(ended) == 2, "a confirmed end, and a tap that writes no STATE at all"
+
+
 def test_a_commit_that_replaces_a_part_carries_no_state_unless_it_is_the_last(load):
     options = {"stream_options": {"s": PARTS}}
     first, last = [record("s", {"id": n}) for n in range(1, 4)], record("s", {"id": 4})
