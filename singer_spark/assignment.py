@@ -12,7 +12,9 @@ import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from singer_spark.names import merged_options
 
 PIPELINE = "SINGER_SPARK_PIPELINE"
 RUN_ID = "SINGER_SPARK_RUN_ID"
@@ -22,6 +24,7 @@ RUN_FILE = "SINGER_SPARK_RUN_FILE"
 # The URL of the state store, which may hold a password and so stands in no file.
 STATE_URL = "SINGER_SPARK_STATE_URL"
 EVERY_STREAM = "*"
+REPLACING = ("overwrite", "partition-overwrite", "delete-insert")
 
 
 def is_same_source(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -77,6 +80,26 @@ class TableIdentity:
         return {name: value for name, value in known.items() if value is not None}
 
 
+class Loaded(NamedTuple):
+    """What becomes of a stream's rows; in doubt no key tells that two of them are one.
+
+    `by_key` says that rows which come twice are one, `replaces` that rows which do not come may be
+    removed; neither is an append. It `is_sure` where all that the stream may be called is one way.
+    """
+
+    by_key: bool = False
+    replaces: bool = False
+    is_sure: bool = True
+
+    @classmethod
+    def by(cls, options: Mapping[str, Any], keys: Collection[str]) -> Loaded:
+        """Read it off the options of the target and the key of the tap."""
+        given, method = options.get("key_properties"), options.get("load_method") or "upsert"
+        by_key = bool(keys if given is None else given) and method != "append-only"
+        by_range = method != "delete-insert" or bool(options.get("range_column"))
+        return cls(by_key=by_key, replaces=method in REPLACING and by_range)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
     """One run, as its tap and target know it.
@@ -90,8 +113,9 @@ class Assignment:
             must be claimed before anything else.
         claimed: The streams whose tables an earlier run has claimed from that holder.
         reload: The streams whose rows are loaded afresh, by --full or --refresh; `*` is each one.
-        replaces: Whether the target may replace rows by what the tap read; in a plain pipe nobody
-            says so.
+        loads: How our target loads streams: options by the pattern of their names; None where
+            nobody says, as in a plain pipe.
+        renames: Whether streams may have other names there than the tap gives them.
         resumes: Whether it goes on from the checkpoint of a run that failed.
         cleans: Whether runs before it have failed or died, so that they may have left things.
         source: The identity that the source must have; None where it may be any.
@@ -107,7 +131,8 @@ class Assignment:
     claims: bool = False
     claimed: frozenset[str] = frozenset()
     reload: frozenset[str] = frozenset()
-    replaces: bool = False
+    loads: Mapping[str, Mapping[str, Any]] | None = None
+    renames: bool = False
     resumes: bool = False
     cleans: bool = False
     source: Mapping[str, Any] | None = None
@@ -118,6 +143,20 @@ class Assignment:
     def reloads(self, stream: str) -> bool:
         """Say whether the rows of a stream are loaded afresh."""
         return bool(self.reload & {stream, EVERY_STREAM})
+
+    def loaded(self, stream: str, keys: Collection[str]) -> Loaded:
+        """Say what becomes of the rows of a stream whose key the tap knows."""
+        loads = self.loads
+        if loads is None:
+            return Loaded()
+        if not self.renames:
+            return Loaded.by(merged_options(stream, loads), keys)
+        ways = {Loaded.by({**loads.get(EVERY_STREAM, {}), **one}, keys) for one in loads.values()}
+        return Loaded(
+            by_key=all(one.by_key for one in ways),
+            replaces=any(one.replaces for one in ways),
+            is_sure=len(ways) == 1,
+        )
 
     def ways_on(self, stream: str | None = None) -> str:
         """Name the commands that go on where the state belongs to another source or table."""
@@ -138,7 +177,8 @@ class Assignment:
                 "claims": self.claims,
                 "claimed": sorted(self.claimed),
                 "reload": sorted(self.reload),
-                "replaces": self.replaces,
+                "loads": None if self.loads is None else dict(self.loads),
+                "renames": self.renames,
                 "resumes": self.resumes,
                 "cleans": self.cleans,
                 "source": None if self.source is None else dict(self.source),
@@ -161,7 +201,8 @@ class Assignment:
             claims=bool(known.get("claims")),
             claimed=frozenset(known.get("claimed") or ()),
             reload=frozenset(known.get("reload") or ()),
-            replaces=known.get("replaces", False),
+            loads=known.get("loads"),
+            renames=bool(known.get("renames")),
             resumes=bool(known.get("resumes")),
             cleans=bool(known.get("cleans")),
             source=known.get("source"),

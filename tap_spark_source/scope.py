@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from typing import Any
 
+from singer_spark.assignment import Loaded
 from singer_spark.bookmark import DELTA_SNAPSHOT, FULL_TABLE
 from singer_spark.scope import CHANGES_ONLY, RANGE, SOME, Scope
 from tap_spark_source.declaration import LOG_BASED
@@ -159,3 +160,18 @@ def _range(plan: ReadPlan, key: Key, bounds: Bounds, traits: Traits) -> Scope:
         return _some("a text as replication key, which databases sort in their own way")
     nulls = plan.window is not None and plan.window.null_keys == "include"
     return Scope(rows=RANGE, column=first.name, start=bounds.start, end=bounds.end, nulls=nulls)
+
+
+def read_for(plan: ReadPlan, scope: Scope, loaded: Loaded, *, reloads: bool) -> ReadPlan:
+    """Read what moves meanwhile too, where the target may remove rows that do not come.
+
+    It is read once more only where a key tells that two rows are one; else one query sees each
+    row once.
+    """
+    removes = loaded.replaces or (reloads and not loaded.is_sure)
+    is_replaced = loaded.replaces and scope.rows != SOME
+    return replace(
+        plan,
+        reads_on=loaded.by_key and (is_replaced or reloads or plan.window is None),
+        at_once=removes and not loaded.by_key and scope.rows != SOME,
+    )

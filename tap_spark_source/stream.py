@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +28,7 @@ from tap_spark_source.scope import (
     Traits,
     completes_version,
     mapped,
+    read_for,
     scope_of_late_rows,
     scope_of_read,
 )
@@ -256,14 +256,10 @@ class SparkStream(DescribedStream):
                 yield from reading.records()
 
     def _pieces(self) -> Iterator[Piece]:
-        """Read the stream; a target may remove what this run does not send of the rows it reads."""
+        """Read the stream in the way that fits what becomes of its rows."""
         tap = self._tap
-        is_replaced = self.scope.rows != SOME and tap.may_be_replaced
-        plan = replace(
-            self.plan,
-            reads_on=is_replaced or tap.reloads(self.name) or self.plan.window is None,
-            at_once=is_replaced and not self.plan.key_properties,
-        )
+        loaded = tap.loaded(self.name, self.plan.key_properties)
+        plan = read_for(self.plan, self.scope, loaded, reloads=tap.reloads(self.name))
         with source_errors(tap.settings, self.name):
             yield from pieces(tap.source, plan, version=self._initialized_at)
 

@@ -17,7 +17,7 @@ from singer_sdk.singerlib import Catalog
 from typing_extensions import override
 
 from singer_spark import digits
-from singer_spark.assignment import STREAMS, Assignment
+from singer_spark.assignment import STREAMS, Assignment, Loaded
 from singer_spark.engine.session import open_session
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.names import chosen_names, unmatched
@@ -83,10 +83,9 @@ class TapSparkSource(SparkPlugin, Tap):
         """Say whether the runner has a stream loaded afresh."""
         return self._assignment.reloads(stream)
 
-    @property
-    def may_be_replaced(self) -> bool:
-        """Say whether the target may replace whole tables, or ranges of them, by what is read."""
-        return self._assignment.replaces
+    def loaded(self, stream: str, keys: Sequence[str]) -> Loaded:
+        """Say what becomes of a stream's rows; in a plain pipe nobody knows."""
+        return self._assignment.loaded(stream, keys)
 
     @property
     def spark(self) -> SparkSession:

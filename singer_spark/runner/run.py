@@ -29,7 +29,7 @@ from singer_spark.runner.stall import Stall
 from singer_spark.runner.start import Start, choose_start, is_our_tap, renames
 from singer_spark.runner.supervisor import Children, Events, caught_signals
 from singer_spark.runner.transfer import Transfer
-from singer_spark.runner.verdict import may_replace
+from singer_spark.runner.verdict import has_maps, loads_of
 from singer_spark.runner.versions import version_of
 from singer_spark.secrets import mask
 from singer_spark.state.holder import new_run_id
@@ -84,7 +84,8 @@ def run_pipeline(
             start = choose_start(pipeline, book, options, display.say)
             record.mode = start.mode
             tell_lineage("START", pipeline, record)
-            assignment = replace(book.begin(start), replaces=may_replace(start.pipeline))
+            loads, renamed = loads_of(start.pipeline), has_maps(start.pipeline)
+            assignment = replace(book.begin(start), loads=loads, renames=renamed)
             job = replace(job, assignment=assignment)
             if is_our_tap(pipeline):
                 transfer.on_source = book.note_source

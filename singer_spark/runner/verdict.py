@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from singer_spark.assignment import EVERY_STREAM, REPLACING
 from singer_spark.names import merged_options
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.transport import OUR_TARGET
@@ -17,7 +18,8 @@ from singer_spark.scope import CHANGES_ONLY, RANGE, Scope, scope_of
 
 FULL_TABLE, INCREMENTAL, LOG_BASED = "FULL_TABLE", "INCREMENTAL", "LOG_BASED"
 APPEND, UPSERT, DELETE_INSERT = "append-only", "upsert", "delete-insert"
-REPLACING = ("overwrite", "partition-overwrite", DELETE_INSERT)
+_LOADS = ("load_method", "key_properties", "range_column")
+_OTHER_KEY = "__key_properties__"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,15 +128,32 @@ def loading_of_schema(pipeline: Pipeline, schema: Mapping[str, Any]) -> Loading:
     )
 
 
-def may_replace(pipeline: Pipeline) -> bool:
-    """Say whether the target replaces rows of any stream by what is read, under other names too."""
+def loads_of(pipeline: Pipeline) -> dict[str, dict[str, Any]] | None:
+    """Gather what says how our target loads streams, by pattern; None where it is another's."""
     if Path(pipeline.target.command).name != OUR_TARGET:
-        return False
+        return None
     config = pipeline.target.config
     given = config.get("stream_options")
-    options = given.values() if isinstance(given, Mapping) else ()
-    chosen = [one.get("load_method") for one in options if isinstance(one, Mapping)]
-    return not {config.get("load_method"), *chosen}.isdisjoint(REPLACING)
+    loads = [(EVERY_STREAM, {"load_method": config.get("load_method") or UPSERT})]
+    for pattern, one in given.items() if isinstance(given, Mapping) else ():
+        known = one if isinstance(one, Mapping) else {}
+        loads.append((str(pattern), {name: known[name] for name in _LOADS if name in known}))
+    if any(_OTHER_KEY in one for one in _maps(pipeline) if isinstance(one, Mapping)):
+        loads.append((_OTHER_KEY, {"key_properties": []}))  # no stream's name: a key may be lost
+    found: dict[str, dict[str, Any]] = {}
+    for pattern, one in loads:
+        found[pattern] = found.get(pattern, {}) | one
+    return found
+
+
+def has_maps(pipeline: Pipeline) -> bool:
+    """Say whether streams may be loaded under other names than the tap's."""
+    return bool(_maps(pipeline))
+
+
+def _maps(pipeline: Pipeline) -> list[Any]:
+    given = [side.config.get("stream_maps") for side in (pipeline.tap, pipeline.target)]
+    return [one for maps in given if isinstance(maps, Mapping) for one in maps.values()]
 
 
 def _followed(pipeline: Pipeline, schema: Mapping[str, Any], scope: Scope | None) -> str | None:

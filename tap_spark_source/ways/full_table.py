@@ -48,11 +48,12 @@ def pieces(
     for part in slices(source, plan, key, whole, survey=survey):
         piece = replace(part.piece, with_nulls=nulls, at_once=is_one)
         nulls, end = False, part.end
+        mark = end or last  # which is not the end, where rows are read once more
         yield Piece(
             frame=source.frame(plan, piece) if piece.ranges or piece.with_nulls else None,
-            bookmark={**rest, resume: _marker(key, end, version)} if end else rest,
+            bookmark={**rest, resume: _marker(key, mark, version)} if mark else rest,
             version=version,
-            is_last=not end and not last,
+            is_last=not mark,
         )
     if last and not end:
         # By now: a row that was changed meanwhile has left its range, perhaps unread.

@@ -232,13 +232,11 @@ class OpenWindow:
 
         A row that was changed while the slices were read has left them, and must not be missing
         in a read that is taken for the whole table, or for a whole range of it. It may have got the
-        highest key itself, so rows that have it come twice, where a key tells that they are one.
+        highest key itself, so rows that have it come twice: a key tells that they are one.
         """
         limits = self.whole
-        if highest and self.plan.key_properties:
+        if highest:
             limits = replace(limits, low=Edge(highest[:1]))
-        elif highest:
-            limits = limits.beyond(highest)
         return Piece(frame=self._frame(limits), bookmark=bookmark, is_last=True)
 
     def passed(self) -> dict[str, Any]:

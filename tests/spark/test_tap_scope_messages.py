@@ -61,7 +61,8 @@ def test_rows_that_move_while_others_are_read_come_where_a_target_may_replace_th
     state = state_of("2024-01-02T00:00:00")
     by_at = orders(shop, replication_key="AT")
     assert not reads_on(by_at, state=state), "in a plain pipe nobody says that rows are replaced"
-    (tmp_path / "run").write_text(Assignment(run_id="r", replaces=True).to_json())
+    loads = {"load_method": "delete-insert", "range_column": "AT"}
+    (tmp_path / "run").write_text(Assignment(run_id="r", loads={"*": loads}).to_json())
     monkeypatch.setenv(RUN_FILE, str(tmp_path / "run"))
     assert reads_on(by_at, state=state)
     assert reads_on(by_at), "the whole"

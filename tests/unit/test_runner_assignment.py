@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from singer_spark.assignment import Assignment
+from singer_spark.assignment import Assignment, Loaded
 from singer_spark.errors import StateError
 from singer_spark.runner import RunOptions, StateFiles, Window
 from singer_spark.runner.identity import Identities, known_identities, with_identities
 from singer_spark.runner.supervisor import ChildError
-from singer_spark.runner.verdict import may_replace
+from singer_spark.runner.verdict import has_maps, loads_of
 from singer_spark.state import PipelineState
 from singer_spark.state.change import accept_state, delete_state, replace_state
 from singer_spark.state.fence import confirm_lock
@@ -31,6 +31,7 @@ note("run-file", open(path).read())
 note("state-url", os.environ["SINGER_SPARK_STATE_URL"])
 note("lock", open(here + "/state/p/lock").read() if os.path.exists(here + "/state/p/lock") else "")
 """
+APPENDED = {"load_method": "append-only"}
 REPLACED = {"load_method": "delete-insert", "range_column": "at"}
 TABLE = {"location": "lake/orders", "id": "t-1", "version": 7, "run_id": "r", "key": ["id"]}
 SOURCE = {"id": "postgresql:1/shop", "place": "jdbc:postgresql://db:5432/shop"}
@@ -64,7 +65,7 @@ class TestReload:
         assert json.loads(spied.note("state-url")) == spied.state
         assert told(spied) | {"generation": 0} == {
             "generation": 0, "claims": False, "claimed": [], "reload": [], "resumes": False,
-            "replaces": False,
+            "loads": None, "renames": False,
             "source": None, "tables": {}, "unread": {}, "begins": {}, "cleans": False,
         }  # fmt: skip
 
@@ -97,17 +98,27 @@ class TestReload:
         assert told(spied)["reload"] == []
 
     @pytest.mark.parametrize(
-        ("command", "config", "expected"),
+        ("config", "expected"),
         [
-            ("target-spark-delta", {}, False),
-            ("target-spark-delta", {"load_method": "overwrite"}, True),
-            ("bin/target-spark-delta", {"stream_options": {"o*": REPLACED}}, True),
-            ("target-jsonl", {"load_method": "overwrite"}, False),
+            ({}, Loaded(by_key=True)),
+            ({"load_method": "append-only"}, Loaded()),
+            ({"stream_options": {"o*": {"key_properties": []}}}, Loaded()),
+            ({"stream_options": {"x": APPENDED}}, Loaded(by_key=True)),
+            ({"stream_options": {"x": REPLACED, "orders": APPENDED}}, Loaded()),
+            ({"stream_options": {"*": REPLACED}}, Loaded(by_key=True, replaces=True)),
+            ({"load_method": "delete-insert"}, Loaded(by_key=True)),
+            ({"stream_maps": {"x": {}}}, Loaded(by_key=True)),
+            ({"stream_maps": {"x": {}}, "stream_options": {"x": APPENDED}}, Loaded(is_sure=False)),
+            ({"stream_maps": {"x": {"__key_properties__": []}}}, Loaded(is_sure=False)),
         ],
     )
-    def test_it_says_whether_rows_may_be_replaced(self, command, config, expected):
-        target = SimpleNamespace(command=command, config=config)
-        assert may_replace(SimpleNamespace(target=target)) is expected
+    def test_it_says_of_each_stream_how_its_rows_are_loaded(self, config, expected):
+        target = SimpleNamespace(command="bin/target-spark-delta", config=config)
+        pipeline = SimpleNamespace(tap=SimpleNamespace(config={}), target=target)
+        run = Assignment(run_id="r", loads=loads_of(pipeline), renames=has_maps(pipeline))
+        assert run.loaded("orders", ["id"]) == expected
+        target.command = "target-jsonl"
+        assert Assignment(run_id="r", loads=loads_of(pipeline)).loaded("orders", ["id"]) == Loaded()
 
     def test_files_have_no_lock_and_no_memory_but_reload(self, spied):
         given = spied.folder / "in.json"
@@ -116,7 +127,7 @@ class TestReload:
 
         assert told(spied) == {
             "generation": None, "claims": False, "claimed": [], "reload": ["*"], "resumes": False,
-            "replaces": False,
+            "loads": None, "renames": False,
             "source": None, "tables": {}, "unread": {}, "begins": {}, "cleans": False,
         }  # fmt: skip
         assert spied.note("state-url") == ""

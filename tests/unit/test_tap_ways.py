@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from singer_spark.assignment import Loaded
 from singer_spark.errors import DataError, SettingsError
+from singer_spark.scope import Scope
 from tap_spark_source.key import Key
 from tap_spark_source.plan import ReadPlan
+from tap_spark_source.scope import read_for
 from tap_spark_source.slicing import Survey, cuts_of
 from tap_spark_source.table import Column
 from tap_spark_source.window import Window
@@ -235,6 +238,31 @@ def test_a_full_read_along_a_time_has_the_rows_that_were_changed_meanwhile(keys,
     # Without a key nothing would tell that a row which comes twice is one; a comparison counts.
     assert run.ids == ([0, 1, 2, 3, 3] if keys and reads_on else [1, 2, 3])
     assert run.is_complete
+
+
+@pytest.mark.parametrize("reloads", [True, False])
+@pytest.mark.parametrize("way", ["by time", "full table"])
+def test_rows_that_are_appended_come_once(way, reloads):
+    """Nothing tells that two of them are one, whatever key the tap knows."""
+    by_time = Key(parts=(Column(name="at", datatype="timestamp", schema={}),))
+    read = plan({}, key=by_time, slice_rows=9, partitions=2)
+    if way == "by time":
+        read = incremental({}, BY_AT, slice_rows=2)
+    ats = ["1", "2", "3", "4"] if way == "full table" else [1, 2, 3, 4]
+    for loaded in (Loaded(), Loaded(replaces=True, is_sure=False), Loaded(is_sure=False)):
+        read_on = read_for(read, Scope(), loaded, reloads=reloads)
+        assert Run(MemorySource(rows(*ats)), read_on).ids == [0, 1, 2, 3]
+    by_key = read_for(read, Scope(), Loaded(by_key=True), reloads=reloads)
+    is_read_on = reloads or way == "full table"
+    assert Run(MemorySource(rows(*ats)), by_key).ids == [0, 1, 2, 3] + [3] * is_read_on
+
+
+def test_a_full_read_is_not_complete_before_what_moved_is_read():
+    by_time = Key(parts=(Column(name="at", datatype="timestamp", schema={}),))
+    read = plan({"a": 1}, key=by_time, slice_rows=2, partitions=1, reads_on=True)
+    source = MemorySource(rows("1", "2", "3", "4"))
+    marks = [one.get("full_table", {}).get("key") for one in Run(source, read).bookmarks]
+    assert marks == ["2", "4", "4", None]
 
 
 @pytest.mark.parametrize("end", [None, (20,)])
