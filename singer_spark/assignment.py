@@ -122,7 +122,9 @@ class Assignment:
         tables: The tables that the state belongs to, by stream.
         unread: The runs that failed since the state was stored, where the runner cannot read the
             tables' logs to see how far they got; of each the streams that someone has settled.
-        begins: The bookmarks that streams begin from then, as canonical texts.
+        begins: The bookmarks that streams begin from, as canonical texts; None where nobody says,
+            or where a range is read.
+        rereads: Whether the pipeline reads everything in each run, because it is not incremental.
     """
 
     run_id: str
@@ -138,11 +140,16 @@ class Assignment:
     source: Mapping[str, Any] | None = None
     tables: Mapping[str, TableIdentity] = field(default_factory=dict)
     unread: Mapping[str, Collection[str]] = field(default_factory=dict)
-    begins: Mapping[str, str] = field(default_factory=dict)
+    begins: Mapping[str, str] | None = None
+    rereads: bool = False
 
     def reloads(self, stream: str) -> bool:
         """Say whether the rows of a stream are loaded afresh."""
         return bool(self.reload & {stream, EVERY_STREAM})
+
+    def begins_afresh(self, stream: str) -> bool:
+        """Say whether a stream begins without a bookmark, as far as that is known."""
+        return self.begins is not None and self.begins.get(stream) in (None, "{}", "null")
 
     def loaded(self, stream: str, keys: Collection[str]) -> Loaded:
         """Say what becomes of the rows of a stream whose key the tap knows."""
@@ -184,7 +191,8 @@ class Assignment:
                 "source": None if self.source is None else dict(self.source),
                 "tables": {stream: table.to_dict() for stream, table in self.tables.items()},
                 "unread": {run_id: sorted(settled) for run_id, settled in self.unread.items()},
-                "begins": dict(self.begins),
+                "begins": None if self.begins is None else dict(self.begins),
+                "rereads": self.rereads,
             }
         )
 
@@ -208,5 +216,6 @@ class Assignment:
             source=known.get("source"),
             tables={stream: TableIdentity.from_dict(one) for stream, one in tables.items()},
             unread=known.get("unread") or {},
-            begins=known.get("begins") or {},
+            begins=known.get("begins"),
+            rereads=bool(known.get("rereads")),
         )

@@ -255,11 +255,24 @@ class Flow:
         if run.unread and is_plain:
             table, name = destination.table, sink.source
             self.do(sink, lambda spark: identity.check_unread(spark, table, run, name))
+        if is_plain and destination.scope is not None:
+            self._check_start(sink)
         sink.progress.has_claimed = destination.stream in run.claimed
         if run.claims and not sink.progress.has_claimed:
             # A run that held the lock before may still be at work, whether a record comes or not.
             commit, work = self.commit_of(sink, None), sink.work
             self.do(sink, lambda spark: claim_table(spark, work, commit()))
+
+    def _check_start(self, sink: SparkDeltaSink) -> None:
+        """See that rows which nothing tells apart are not appended from their start once more."""
+        run, table, name = self.assignment, sink.destination.table, sink.source
+        by_name = sink.destination.options.load_method == "append-only"
+
+        def check(spark: SparkSession) -> None:
+            identity.check_start(table, run, name, spark, by_name=by_name)
+
+        if not identity.check_start(table, run, name, None, by_name=by_name):
+            self.do(sink, check)
 
     def tell_first(self, spark: SparkSession, sink: SparkDeltaSink) -> None:
         """Tell by what a table is known again once it has rows, for a run that goes on from them.

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from singer_spark import deltalog, digits
 from singer_spark.assignment import Assignment, TableIdentity
+from singer_spark.bookmark import FULL_TABLE
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import SingerSparkError, StateError
 from singer_spark.report import report
@@ -172,7 +173,7 @@ def check_unread(spark: SparkSession, table: Table, run: Assignment, stream: str
             continue
         reached, run_id = commit.metadata.get("state"), str(commit.metadata.get("run_id"))
         is_left = run_id in run.unread and stream not in run.unread[run_id]
-        begins = run.begins.get(stream)
+        begins = (run.begins or {}).get(stream)
         if not is_left or not reached or begins == digits.canonical(reached):
             return
         way = f"remove it, and load it anew: singer-spark run {run.pipeline} --refresh {stream}"
@@ -183,6 +184,59 @@ def check_unread(spark: SparkSession, table: Table, run: Assignment, stream: str
             f"stream {stream}: {table} has rows that run {run_id} left before it failed, and "
             f"nothing tells them from those to come; {way}"
         )
+
+
+def check_start(
+    table: Table, run: Assignment, stream: str, spark: SparkSession | None, *, by_name: bool
+) -> bool:
+    """Refuse to append a stream from its very start to a table that has its rows.
+
+    Its bookmark is lost: the table's own commits know one. A full read that is appended because
+    someone chose that never has one, and is appended each time.
+
+    Args:
+        table: Where the stream goes.
+        run: The run.
+        stream: The tap's name of the stream, whose rows nothing tells apart.
+        spark: A session, where the log's files are out of reach, or rows are looked for.
+        by_name: Whether it is appended because someone chose that.
+
+    Returns:
+        Whether it could be judged.
+
+    Raises:
+        StateError: The rows would be there twice.
+    """
+    if not run.begins_afresh(stream) or (by_name and run.rereads):
+        return True
+    history = _history(table, None, spark)
+    if history is None or not _has_rows_of(history, run, by_name=by_name):
+        return history is not None
+    if spark is None:
+        return False
+    if not spark.sql(f"select 1 from {table.sql} limit 1").isEmpty():
+        raise StateError(
+            f"stream {stream}: {table} has rows of it, but the state has no bookmark, and all of "
+            "it would be appended once more; find the bookmark: singer-spark state recover "
+            f"{run.pipeline}, or remove the table and run again"
+        )
+    return True
+
+
+def _has_rows_of(history: History, run: Assignment, *, by_name: bool) -> bool:
+    """Say whether commits that stand have rows of a stream which has a bookmark after them."""
+    for commit in deltalog.standing_commits(history.versions, history.read):
+        if commit.turns_back and "RESTORE" not in commit.operation:
+            return False
+        is_own = commit.metadata.get("run_id") == run.run_id
+        if is_own or not commit.wrote_rows_of(run.pipeline):
+            continue
+        reached = commit.metadata.get("state")
+        if not by_name:
+            return True
+        if reached is not None:
+            return bool(reached) and FULL_TABLE not in reached
+    return False
 
 
 def tell(

@@ -13,7 +13,6 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any, Protocol, final
 
-from singer_spark import digits
 from singer_spark.assignment import Assignment
 from singer_spark.errors import StateError
 from singer_spark.pipeline import Pipeline
@@ -176,7 +175,8 @@ class StoreBook:
             source=source,
             tables=tables,
             unread=start.unread,
-            begins=_begins(start) if start.unread else {},
+            begins=start.begins,
+            rereads=not start.pipeline.incremental,
         )
 
     def note_source(self, source: Mapping[str, Any]) -> None:
@@ -305,12 +305,6 @@ class StoreBook:
         told = RunRecord.of_dead(self._name, self._dead, self.state).to_dict()
         with suppress(StateError):
             save_run(self._store, self._name, told, Expect.ABSENT)
-
-
-def _begins(start: Start) -> dict[str, str]:
-    """Write the bookmarks that streams begin from, each in the one way that equal ones share."""
-    bookmarks = start.state.get("bookmarks") or {}
-    return {stream: digits.canonical(one) for stream, one in bookmarks.items()}
 
 
 def read_failed(store: StateStore, name: str, state: Mapping[str, Any]) -> Checkpoint | None:

@@ -75,7 +75,11 @@ class FileBook:
     def begin(self, start: Start) -> Assignment:
         """Assign the run, which has neither lock nor memory."""
         return Assignment(
-            run_id=self._record.run_id, pipeline=self._record.pipeline, reload=start.reload
+            run_id=self._record.run_id,
+            pipeline=self._record.pipeline,
+            reload=start.reload,
+            begins=start.begins,
+            rereads=not start.pipeline.incremental,
         )
 
     def note_source(self, source: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+from singer_spark import digits
 from singer_spark.assignment import EVERY_STREAM, TableIdentity
 from singer_spark.bookmark import bookmarked
 from singer_spark.errors import SettingsError
@@ -58,6 +59,14 @@ class Start(NamedTuple):
             return None
         is_full = (self.run.mode == "full" and self.run.reload) or not self.pipeline.incremental
         return Attempt(fresh=(EVERY_STREAM,) if is_full else self.run.streams)
+
+    @property
+    def begins(self) -> dict[str, str] | None:
+        """The bookmarks that streams begin from, each in the one way that equal ones share."""
+        if self.mode == WINDOW:
+            return None
+        bookmarks = self.state.get("bookmarks") or {}
+        return {stream: digits.canonical(one) for stream, one in bookmarks.items()}
 
 
 class Kept(Protocol):

@@ -65,7 +65,7 @@ class TestReload:
         assert json.loads(spied.note("state-url")) == spied.state
         assert told(spied) | {"generation": 0} == {
             "generation": 0, "claims": False, "claimed": [], "reload": [], "resumes": False,
-            "loads": None, "renames": False,
+            "loads": None, "renames": False, "rereads": False,
             "source": None, "tables": {}, "unread": {}, "begins": {}, "cleans": False,
         }  # fmt: skip
 
@@ -127,7 +127,7 @@ class TestReload:
 
         assert told(spied) == {
             "generation": None, "claims": False, "claimed": [], "reload": ["*"], "resumes": False,
-            "loads": None, "renames": False,
+            "loads": None, "renames": False, "rereads": False,
             "source": None, "tables": {}, "unread": {}, "begins": {}, "cleans": False,
         }  # fmt: skip
         assert spied.note("state-url") == ""

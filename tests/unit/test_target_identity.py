@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import boto3
 import pyarrow as pa
@@ -19,6 +20,7 @@ from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import StateError
 from singer_spark.report import REPORT_FILE, read_report
 from target_spark_delta import closing, identity
+from target_spark_delta.table import Table
 from target_spark_delta.target import TargetSparkDelta
 from tests.support.singer import lines, schema, state
 
@@ -264,6 +266,82 @@ class TestRowsThatOnlySparkCanSee:
 
     def test_someone_has_settled_the_stream(self, check):
         check(self.left(), unread={"run-1": ["users"]})
+
+
+KAFKA = {"rows": "some", "why": "changes only"}
+
+
+class TestAStartWithoutABookmark:
+    """A lost state must not append everything once more where nothing tells rows apart."""
+
+    EVENTS = {**schema("users", {"id": {"type": "integer"}}, [])}
+    BY_NAME = {"load_method": "append-only"}
+    KNOWN = '{"offsets": 1}'
+
+    @pytest.fixture
+    def asks(self, lake):
+        """Say whether Spark is asked for rows of the table, as it is before a refusal."""
+
+        def asks(*, of=None, read=KAFKA, config=None, begins=None, plain=False, **told):
+            rows = pa.table({"id": [1]})
+            said = {"pipeline": "shop", "run_id": "run-1", "rows": 1, "state": of, "appends": True}
+            notes = CommitProperties(custom_metadata={"userMetadata": json.dumps(said)})
+            write_deltalake(lake.path, rows, mode="append", commit_properties=notes)
+            message = {**self.EVENTS, "singer_spark": {"read": read}}
+            told |= {} if plain else {"begins": begins or {}}
+            try:
+                lake.run(message, known={}, config=config, **told)
+            except AskedSparkError:
+                return True
+            return False
+
+        return asks
+
+    @pytest.mark.parametrize("rereads", [True, False])
+    def test_rows_of_a_topic_are_not_appended_once_more(self, asks, rereads):
+        assert asks(of={"offsets": 1}, rereads=rereads)
+        assert asks(of=None, rereads=rereads)
+
+    def test_nor_is_what_is_appended_by_name_and_has_a_bookmark(self, asks):
+        assert asks(of={"files": {"modified": 1}}, read={"rows": "all"}, config=self.BY_NAME)
+        unfinished = {"delta_snapshot": {"version": 1}}
+        assert asks(of=unfinished, read={"rows": "all"}, config=self.BY_NAME)
+
+    @pytest.mark.parametrize("of", [{}, {"full_table": {"version": 1, "key": 1}}])
+    def test_a_full_read_that_is_appended_by_name_is_appended_each_time(self, asks, of):
+        assert not asks(of=of, read={"rows": "all"}, config=self.BY_NAME)
+
+    def test_so_is_what_every_run_reads_in_full(self, asks):
+        assert not asks(of={"files": 1}, config=self.BY_NAME, rereads=True)
+
+    @pytest.mark.parametrize(
+        "told", [{"plain": True}, {"begins": {"users": KNOWN}}, {"reload": frozenset({"users"})}]
+    )
+    def test_only_a_run_that_begins_there_unasked(self, asks, told):
+        config = self.BY_NAME if "reload" in told else None
+        assert not asks(of={"offsets": 1}, config=config, **told)
+
+    def test_another_table_and_one_that_was_replaced_are_welcome(self, lake):
+        message = {**self.EVENTS, "singer_spark": {"read": KAFKA}}
+        lake.run(message, known={}, begins={}, place=str(lake.root / "other"))
+        run = Assignment(run_id="run-1", pipeline="shop", begins={})
+        history = identity.history_in_files(lake.path)
+        assert not identity._has_rows_of(history, run, by_name=True)
+        assert identity._has_rows_of(history, replace(run, run_id="run-2"), by_name=False)
+
+    @pytest.mark.parametrize("is_empty", [True, False])
+    def test_a_table_without_rows_is_welcome(self, lake, is_empty):
+        class Spark:
+            def sql(self, _):
+                return SimpleNamespace(isEmpty=lambda: is_empty)
+
+        run = Assignment(run_id="run-2", pipeline="shop", begins={})
+        table = Table.at_path(str(lake.root), None, "users")
+        if is_empty:
+            assert identity.check_start(table, run, "users", Spark(), by_name=False)
+            return
+        with pytest.raises(StateError, match=r"state recover shop, or remove the table"):
+            identity.check_start(table, run, "users", Spark(), by_name=False)
 
 
 def test_who_took_over_claims_a_table_although_no_record_comes(lake):
