@@ -58,7 +58,9 @@ def _end_stream_of_parts(flow: Flow, sink: SparkDeltaSink) -> bool:
     is_mute = flow.state is None and sink.destination.scope is None
     if flow.is_confirmed(sink) or is_mute:
         job: Job | None = None
-        if sink.destination.acts_at_end:
+        # No commit before the end of the input carries the last STATE.
+        is_carried = is_mute or not sink.progress.has_changed
+        if sink.destination.acts_at_end or not is_carried:
             commit, work = flow.commit_of(sink, flow.state, is_end=True), sink.work
             job = lambda spark: end_parts(spark, work, commit())  # noqa: E731
         flow.end_stream(sink, job)

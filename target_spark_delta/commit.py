@@ -122,7 +122,7 @@ def append(table: Table, rows: DataFrame, count: int) -> Counts:
     """Add the rows, of which there are so many."""
     writer = rows.write.format("delta").mode("append")
     _, info = _made(rows.sparkSession, table, lambda: table.save(writer))
-    _check_rows(rows.sparkSession, table, info, "numOutputRows", count)
+    _check_rows(rows.sparkSession, table, info, count)
     return Counts(inserted=count)
 
 
@@ -159,17 +159,31 @@ def _made(
     return result, None
 
 
-def _check_rows(
-    spark: SparkSession, table: Table, info: CommitInfo | None, metric: str, expected: int
-) -> None:
-    """Compare what a commit has counted; a number that is missing is unknown."""
-    counted = info.metric(metric) if info else None
+def _check_rows(spark: SparkSession, table: Table, info: CommitInfo | None, expected: int) -> None:
+    """Compare what a write has counted; a number that is missing is unknown.
+
+    Rows that it had to copy are among them.
+    """
+    counted = info.metric("numOutputRows") if info else None
+    if info and counted is not None:
+        counted -= info.metric("numCopiedRows") or 0
     if info and counted is not None and counted != expected:
-        _take_back(spark, table, info.version)
+        take_back(spark, table, info.version)
         raise lost_rows(table, counted, expected)
 
 
-def _take_back(spark: SparkSession, table: Table, version: int) -> None:
+def take_back_own(spark: SparkSession, table: Table, commit: Commit) -> None:
+    """Undo the commit of a batch, whose rows turned out to be cut."""
+    version = newest_version(spark, table)
+    info = read_commit(spark, table, version)
+    said = info.metadata if info else {}
+    if (said.get("run_id"), said.get("batch")) == (commit.run_id, commit.batch):
+        take_back(spark, table, version)
+    else:
+        _warn_of(table, version)
+
+
+def take_back(spark: SparkSession, table: Table, version: int) -> None:
     """Undo a commit, unless others have been made since; which one, the new commit says."""
     try:
         fence.confirm(spark)
@@ -181,6 +195,10 @@ def _take_back(spark: SparkSession, table: Table, version: int) -> None:
             return
     except (SingerSparkError, *SPARK_ERRORS) as error:
         logger.debug("%s: %s", table, error)
+    _warn_of(table, version)
+
+
+def _warn_of(table: Table, version: int) -> None:
     logger.warning(
         "%s: version %d lacks rows and could not be taken back; run with --refresh", table, version
     )
@@ -202,6 +220,7 @@ def replace(
     where: str | None = None,
     partition_by: Sequence[str] | None = None,
     count: int | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Counts:
     """Put the rows in the place of others.
 
@@ -213,6 +232,7 @@ def replace(
         partition_by: The partitions of the new table, where its schema is that of the rows;
             without it the schema stays.
         count: How many rows there are, where that is known.
+        check: Refuses where the table may not be replaced any more; asked before each attempt.
     """
     gone = None if where else table.rows(spark).count()
     writer = rows.write.format("delta").mode("overwrite").options(**WHOLLY)
@@ -222,9 +242,15 @@ def replace(
         writer = writer.option("replaceWhere", where)
     if partition_by is not None:
         writer = writer.option("overwriteSchema", "true").partitionBy(*partition_by)
-    _, info = _made(spark, table, lambda: table.save(writer))
+
+    def write() -> None:
+        if check:
+            check()
+        table.save(writer)
+
+    _, info = _made(spark, table, write)
     if count is not None:
-        _check_rows(spark, table, info, "numOutputRows", count)
+        _check_rows(spark, table, info, count)
     inserted, removed = (
         (info.metric(name) if info else None) or 0 for name in ("numOutputRows", "numDeletedRows")
     )
@@ -254,14 +280,14 @@ def execute(
         # Delta says nothing where it has skipped a commit.
         raise fence.overtaken(table)
     numbers = {name: told[name][0].as_py() or 0 for name in told.column_names}
+    affected = numbers.get("num_affected_rows", 0)
     # Spark may count a source twice, or not where nothing can match: what was changed decides then.
     read = info.metric("numSourceRows") if info else None
-    if info and count and read is not None and max(read, sum(numbers.values())) < count:
-        _take_back(spark, table, info.version)
+    if info and count and read is not None and max(read, affected) < count:
+        take_back(spark, table, info.version)
         raise lost_rows(table, read, count)
     if "num_inserted_rows" in numbers:
         return Counts(
             numbers["num_inserted_rows"], numbers["num_updated_rows"], numbers["num_deleted_rows"]
         )
-    affected = numbers.get("num_affected_rows", 0)
     return Counts(deleted=affected) if statement.startswith("delete") else Counts(updated=affected)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,14 @@ from target_spark_delta.commit import Commit, Counts, describe_commits, execute,
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import TABLE_VERSION, Shape
 from target_spark_delta.keys import note_key
-from target_spark_delta.load import Work, as_spelled, check_table, first_look, make_batch
+from target_spark_delta.load import (
+    Work,
+    as_spelled,
+    check_table,
+    first_look,
+    make_batch,
+    note_claim,
+)
 from target_spark_delta.methods import (
     METHODS,
     Batch,
@@ -30,6 +37,7 @@ from target_spark_delta.methods import (
     staging,
     versions,
 )
+from target_spark_delta.methods.batch import Staged
 from target_spark_delta.methods.owners import NotOursError, check_owner
 from target_spark_delta.outcome import explained, reported, utc_now
 from target_spark_delta.quarantine import UnreadableKeyError, held_keys
@@ -47,7 +55,9 @@ def activate_version(spark: SparkSession, work: Work, version: int, commit: Comm
         schema = first_look(spark, work)
         fence.confirm(spark)
         if schema is not None:
-            told.append((_retire_older(spark, destination, schema, version, commit), 0))
+            counts = _retire_older(spark, destination, schema, version, commit)
+            told.append((counts, 0))
+            _note_state(spark, work, commit, counts)
 
 
 def _retire_older(
@@ -90,9 +100,12 @@ def retire_gone(
         describe_commits(spark, commit)
         schema = first_look(spark, work)
         fence.confirm(spark)
-        if schema is None or progress.made_table:
+        if schema is None:
             return
         counts = Counts()
+        if progress.made_table:
+            _note_state(spark, work, commit, counts)
+            return
         try:
             check_owner(spark, destination.table, commit.pipeline)
             held = _held_keys(spark, destination, schema, seen_versions, commit)
@@ -107,11 +120,17 @@ def retire_gone(
 
 
 def _note_state(spark: SparkSession, work: Work, commit: Commit, last: Counts) -> None:
-    """Let a commit of its own carry the STATE, where the batches do not and the end made none."""
-    is_carried = last or not work.destination.is_true_at_end
-    if work.progress.has_changed and commit.state is not None and not is_carried:
+    """Let a commit of its own carry a STATE that has become true, where the last does not.
+
+    `last` is what the commit that says the same has changed; it is made only if that is something.
+    """
+    progress = work.progress
+    if last:
+        progress.has_changed, progress.carried = True, commit.state
+    if progress.has_changed and commit.state is not None and progress.carried != commit.state:
         describe_commits(spark, replace(commit, rows=0))
         note(spark, work.destination.table)
+        progress.carried = commit.state
 
 
 def _or_no_keys(spark: SparkSession, destination: Destination, held: DataFrame | None) -> DataFrame:
@@ -180,14 +199,20 @@ def swap_in(spark: SparkSession, work: Work, commit: Commit) -> None:
         fence.confirm(spark)
         # Nobody asked for the columns of the stream alone.
         kept = found if destination.replaces_unasked else None
+        # Others may have loaded the table too since the first batch.
+        check = partial(check_owner, spark, destination.table, commit.pipeline)
         plan = overwrite.Swap(
+            check=check if destination.replaces_unasked else None,
             batch=_empty_batch(spark, work, rows, kept),
             commit=replace(commit, rows=rows),
             layout=destination.layout,
             policy=destination.policy,
             **_held_at_swap(spark, work, found, commit),
         )
-        told.append((overwrite.swap(spark, plan), rows))
+        counts = overwrite.swap(spark, plan)
+        told.append((counts, rows))
+        if counts:
+            note_claim(spark, work)
         if destination.is_rekeyed:
             describe_commits(spark, commit.without_rows())
             note_key(spark, destination.table, destination.keys)
@@ -215,7 +240,11 @@ def end_parts(spark: SparkSession, work: Work, commit: Commit) -> None:
     with explained(destination.stream), reported(destination.stream) as told:
         describe_commits(spark, commit.without_rows())
         schema = first_look(spark, work)
-        if schema is None or (progress.made_table and progress.version is None):
+        if schema is None:
+            return
+        is_needless = progress.made_table and progress.version is None
+        if is_needless or not destination.acts_at_end:
+            _note_state(spark, work, commit, Counts())
             return
         fence.confirm(spark)
         batch, last = _staged_batch(spark, work, schema, commit), Counts()
@@ -229,7 +258,8 @@ def end_parts(spark: SparkSession, work: Work, commit: Commit) -> None:
             said = replace(commit, rows=rows, state=state)
             describe_commits(spark, said)
             last = step(said)
-            progress.has_changed |= bool(last)
+            if last:
+                progress.has_changed, progress.carried = True, state
             told.append((last, rows))
         _note_state(spark, work, commit, last)
 
@@ -244,10 +274,18 @@ def _staged_batch(spark: SparkSession, work: Work, schema: T.StructType, commit:
     return replace(
         batch,
         rows=overwrite.staged_parts(spark, staged, spelled, commit.run_id),
+        columns=_all_columns(batch, staged, spelled),
         schema=spelled,
         is_partial=any(one.is_partial for one in staged),
         removes=any(one.removes for one in staged),
     )
+
+
+def _all_columns(batch: Batch, staged: Iterable[Staged], table: T.StructType) -> list[str]:
+    """Name the columns of a table that rows of the run carry, under whichever SCHEMA."""
+    carried = [batch.columns, *(one.columns for one in staged)]
+    known = {name.lower() for names in carried for name in names}
+    return [name for name in table.names if name.lower() in known]
 
 
 def _removals(

@@ -9,10 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from singer_spark.engine.session import SPARK_ERRORS
+from singer_spark.errors import StateError, TransientError
 from singer_spark.report import report
 from target_spark_delta import fence
 from target_spark_delta.alter import adapt, regain_clusters
-from target_spark_delta.commit import Commit, Counts, describe_commits, note
+from target_spark_delta.commit import Commit, Counts, describe_commits, note, take_back_own
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import Shape
 from target_spark_delta.jobs import Footer, facts_in_files
@@ -68,13 +69,31 @@ def load_segment(
             set_aside(spark, destination.quarantine, source.rejected(), commit)
         if segment.rejected < segment.rows:
             counts = _load_rows(spark, work, segment, source, commit, if_made)
+            _check_size(spark, work, segment, counts, commit)
+            _note_change(spark, work, counts, if_made if work.progress.made_table else commit)
             _note_key(spark, work, counts, commit)
-            # What was cut while Spark read it is still cut.
-            segment.check_size()
-            work.progress.has_changed |= bool(counts)
             told += [] if counts is None else [(counts, segment.loaded)]
         work.progress.set_aside += segment.rejected
         empty_staging(spark, segment, spool)
+
+
+def _check_size(
+    spark: SparkSession, work: Work, segment: Segment, counts: Counts | None, commit: Commit
+) -> None:
+    """See that nothing was cut while Spark read it, for it still is; take back what lacks rows."""
+    try:
+        segment.check_size()
+    except TransientError:
+        if counts:
+            take_back_own(spark, work.destination.table, commit)
+        raise
+
+
+def _note_change(spark: SparkSession, work: Work, counts: Counts | None, commit: Commit) -> None:
+    """Remember that a commit was made, and which STATE it carries."""
+    if counts:
+        work.progress.has_changed, work.progress.carried = True, commit.state
+        note_claim(spark, work)
 
 
 def _load_rows(
@@ -109,6 +128,7 @@ def _load_rows(
         dates_deletions=destination.keeps_history,
         partition_by=partitions,
     )
+    work.progress.has_table |= not destination.overwrites
     records = source.read(shape)
 
     def write(rows: DataFrame) -> Counts | None:
@@ -135,15 +155,35 @@ def _load_rows(
 
 def first_look(spark: SparkSession, work: Work) -> T.StructType | None:
     """Return the table's schema; a run that took the lock from another claims the table first."""
-    table, progress = work.destination.table, work.progress
-    schema = table.schema(spark)
+    destination, progress = work.destination, work.progress
+    schema = destination.table.schema(spark)
+    if schema is None:
+        # What is loaded as a whole needs nothing that was there before.
+        if progress.has_table and not destination.overwrites:
+            raise vanished(destination)
+        return None
+    progress.has_table = True
     if fence.must_claim(spark) and not progress.has_claimed:
-        if schema is not None:
-            note(spark, table)
-            schema = table.schema(spark)
-        progress.has_claimed = True
-        report("claimed", work.destination.stream)
+        note(spark, destination.table)
+        note_claim(spark, work)
+        schema = destination.table.schema(spark)
     return schema
+
+
+def note_claim(spark: SparkSession, work: Work) -> None:
+    """Note after a commit that a run which held the lock before can make none any more."""
+    if fence.must_claim(spark) and not work.progress.has_claimed:
+        work.progress.has_claimed = True
+        report("claimed", work.destination.stream)
+
+
+def vanished(destination: Destination) -> StateError:
+    """Return the error of a table that is gone with rows of the run."""
+    way = f"singer-spark run {destination.pipeline or 'PIPELINE'} --refresh {destination.read_as}"
+    return StateError(
+        f"stream {destination.stream}: {destination.table}: the table was removed while the run "
+        f"loaded it, and rows with it; no STATE is released; load it anew: {way}"
+    )
 
 
 def make_batch(

@@ -22,15 +22,24 @@ _OVERTAKEN = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHAN
 _FENCED = "DELTA_CONCURRENT_TRANSACTION"
 
 
+def is_lost_race(table: Table, error: Exception) -> bool:
+    """Say whether another writer was faster, which is no error of this one.
+
+    Raises:
+        TransientError: It was a newer run of the pipeline.
+    """
+    if _FENCED in str(error):
+        raise overtaken(table) from error
+    return any(condition in str(error) for condition in _OVERTAKEN)
+
+
 def with_retry(table: Table, action: Callable[[], _T]) -> _T:
     """Repeat what commits to a table, if it lost a race against another writer."""
     for attempt in range(_ATTEMPTS):
         try:
             return action()
         except SPARK_ERRORS as error:
-            if _FENCED in str(error):
-                raise overtaken(table) from error
-            if not any(condition in str(error) for condition in _OVERTAKEN):
+            if not is_lost_race(table, error):
                 raise
             logger.warning("%s: another writer was faster, trying again", table)
             time.sleep(2**attempt / 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -24,6 +25,7 @@ class Staged:
     Args:
         place: Where they are.
         schema: Their columns in the table to be.
+        columns: Those of them that the rows carry.
         rows: How many there are.
         is_partial: Whether some carry only some of their columns.
         removes: Whether some are deletions that remove what they name.
@@ -31,6 +33,7 @@ class Staged:
 
     place: Table
     schema: T.StructType
+    columns: tuple[str, ...] = ()
     rows: int = 0
     is_partial: bool = False
     removes: bool = False
@@ -67,8 +70,9 @@ class Progress:
     the table, which had no rows before, `has_claimed` that no earlier run can commit to it. The
     overlap is what a run has sent of the rows that the table may have had when it began. `key` is
     what the rows of the last batch were merged by. `has_changed` tells that a batch has changed
-    the table, `set_aside` counts the records that went to quarantine. `version` is one to activate
-    at the end of the stream.
+    the table, `carried` is the STATE that the last such commit carries. `has_table` tells that the
+    table was there or was made, `set_aside` counts the records that went to quarantine. `version`
+    is one to activate at the end of the stream.
     """
 
     partitions: set[tuple[str | None, ...]] = field(default_factory=set)
@@ -85,6 +89,8 @@ class Progress:
     made_table: bool = False
     has_claimed: bool = False
     has_changed: bool = False
+    carried: Any = None
+    has_table: bool = False
     set_aside: int = 0
     version: int | None = None
 

@@ -10,14 +10,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from singer_spark.engine.session import SPARK_ERRORS
+from singer_spark.errors import SingerSparkError
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
 from target_spark_delta.commit import Counts, Late, Tally
 from target_spark_delta.jobs import worked_out
+from target_spark_delta.log import last_commit
 from target_spark_delta.methods.keyed import carries
 from target_spark_delta.methods.late import Bookmark, count_late
 from target_spark_delta.methods.same import comparable, compared
-from target_spark_delta.retry import with_retry
+from target_spark_delta.retry import is_lost_race, with_retry
 from target_spark_delta.spool import Range
 from target_spark_delta.table import Table
 
@@ -116,14 +119,24 @@ class Changes:
 
 def merge(spark: SparkSession, table: Table, changes: Changes) -> Counts:
     """Merge rows by their keys in one commit, or in none if the table has them all."""
-    if _may_all_be_new(changes):
-        inserted = _insert_new(spark, table, changes)
-        if inserted.inserted == changes.count:
-            # The table had no rows in that range, so those that it has now are the new ones.
-            added = spark.sql(f"select * from {table.sql} t where {changes.bounds}")
-            return replace(inserted, late=_late(added, changes))
+    inserted = _insert_new(spark, table, changes) if _may_all_be_new(changes) else Counts()
+    if inserted and inserted.inserted == changes.count:
+        # The table had no rows in that range, so those that it has now are the new ones.
+        added = spark.sql(f"select * from {table.sql} t where {changes.bounds}")
+        return replace(inserted, late=_late(added, changes))
     # Anew after a lost race, whose winner may have changed what was found to be the same.
-    return with_retry(table, lambda: _merge_changed(spark, table, changes))
+    if not inserted:
+        return with_retry(table, lambda: _merge_changed(spark, table, changes))
+    version = last_commit(spark)
+    try:
+        merged = with_retry(table, lambda: _merge_changed(spark, table, changes))
+    except (SingerSparkError, *SPARK_ERRORS):
+        # Its STATE speaks of rows that it left out.
+        if version is not None:
+            commit.take_back(spark, table, version)
+        raise
+    known = max(merged.unchanged - inserted.inserted, 0)
+    return replace(merged, inserted=merged.inserted + inserted.inserted, unchanged=known)
 
 
 def _merge_changed(spark: SparkSession, table: Table, changes: Changes) -> Counts:
@@ -142,7 +155,9 @@ def _merge_changed(spark: SparkSession, table: Table, changes: Changes) -> Count
         spark.conf.set(MATERIALIZE_SOURCE, "none" if changes.scratch else "auto")
         changed.createOrReplaceTempView("changed_rows")
         statement = _merge_sql(table, changes)
-        counts = commit.execute(spark, table, statement, count=count, repeats=False)
+        # What is not inserted is not changed either.
+        known_count = count if changes.left_out == "false" else None
+        counts = commit.execute(spark, table, statement, count=known_count, repeats=False)
         return replace(counts, late=late, unchanged=known)
 
 
@@ -162,20 +177,26 @@ def _insert_new(spark: SparkSession, table: Table, changes: Changes) -> Counts:
     """Insert rows whose range of keys the table does not have yet, in one pass over them.
 
     A MERGE without an update clause still loses the race against a writer of the same keys, as it
-    must; what it then leaves out is found by its count, and all rows are merged.
+    must; then all rows are merged. What it leaves out because of one before is found by its count.
     """
     if not spark.sql(f"select 1 from {table.sql} t where {changes.bounds} limit 1").isEmpty():
         return Counts()
     # Read once, and the same if read again: Delta need not copy the rows before the MERGE.
     spark.conf.set(MATERIALIZE_SOURCE, "none")
     changes.rows.createOrReplaceTempView("changed_rows")
-    return commit.execute(
-        spark,
-        table,
-        f"merge into {table.sql} t using changed_rows s on {changes.matches} "
-        f"when not matched then insert {_inserted(changes)}",
-        count=changes.count if changes.is_counted else None,
-    )
+    try:
+        return commit.execute(
+            spark,
+            table,
+            f"merge into {table.sql} t using changed_rows s on {changes.matches} "
+            f"when not matched then insert {_inserted(changes)}",
+            count=changes.count if changes.is_counted else None,
+            repeats=False,
+        )
+    except SPARK_ERRORS as error:
+        if not is_lost_race(table, error):
+            raise
+        return Counts()
 
 
 def _merge_sql(table: Table, changes: Changes) -> str:

@@ -44,8 +44,10 @@ _RUN = "\0run"
 def stage(spark: SparkSession, batch: Batch, place: Callable[[int], Table], run_id: str) -> None:
     """Put the rows of a batch aside; `place` gives the place of each schema by its number."""
     staged = batch.progress.staged
-    is_first = not staged or staged[-1].schema != batch.schema
-    current = Staged(place(len(staged)), batch.schema) if is_first else staged[-1]
+    schema, columns = batch.schema, tuple(batch.columns)
+    # A SCHEMA that drops a column leaves that of the table as it is.
+    is_first = not staged or (staged[-1].schema, staged[-1].columns) != (schema, columns)
+    current = Staged(place(len(staged)), schema, columns) if is_first else staged[-1]
     # Lines of a BATCH are numbered by their place in its files, so what came before comes first.
     place_in_run = F.struct(
         F.lit(sum(one.rows for one in staged)).cast("bigint").alias("before"),
@@ -73,6 +75,7 @@ class Swap:
     policy: Policy
     held: DataFrame | None = None  # keys of rows that stay, because new records were set aside
     unknown: str | None = None  # why it is not known which these are
+    check: Callable[[], None] | None = None  # refuses where others load the table too
 
     @property
     def count(self) -> int | None:
@@ -164,7 +167,12 @@ def _replace(
     """Replace the table's rows, and give back the clusters that Delta forgets then."""
     describe_commits(spark, plan.commit)
     counts = commit.replace(
-        spark, plan.batch.table, rows, partition_by=partition_by, count=plan.count
+        spark,
+        plan.batch.table,
+        rows,
+        partition_by=partition_by,
+        count=plan.count,
+        check=plan.check,
     )
     describe_commits(spark, plan.commit.without_rows())
     cluster(spark, plan.batch.table, clusters)

@@ -276,15 +276,17 @@ def _in_partitions(batch: Batch, partitions: set[tuple[str | None, ...]]) -> _Pa
 def _replace(spark: SparkSession, batch: Batch, rows: DataFrame, part: _Part) -> Counts:
     table, where = batch.table, part("")
     rows = rows.where(f"not {quote(_REMOVED)}").select(*map(quote, batch.columns))
+    # By key, and where some are removals, fewer may be left.
+    known = None if batch.keys or batch.removes else batch.count
     if batch.is_new or part is _nothing:
-        return commit.append(table, rows, rows.count())
+        return commit.append(table, rows, rows.count() if known is None else known)
     if batch.skip_unchanged and holds_same(spark, table, batch.schema, rows, where=where):
         return Counts()
     count = 0 if batch.keys else batch.progress.set_aside
     if count and not holds_all(spark, table, batch.schema, rows, where=where):
         why = f"{count} record(s) that were set aside have no key"
         raise rows_unknown(table, why, has_key=False)
-    return commit.replace(spark, table, rows, where=where)
+    return commit.replace(spark, table, rows, where=where, count=known)
 
 
 def _merge(spark: SparkSession, batch: Batch, part: _Part) -> Counts:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
+from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import TransientError
-from target_spark_delta import retry
+from target_spark_delta import commit, retry
 from target_spark_delta.table import Table
 
 TABLE = Table.at_path("/lake", "sales", "orders")
@@ -64,3 +66,59 @@ def test_a_table_is_named_by_its_place():
     catalog = Table.in_catalog("spark_catalog", "my sales", "orders")
     assert catalog.sql == "`spark_catalog`.`my sales`.`orders`"
     assert (str(catalog), catalog.name) == ("spark_catalog.my sales.orders", "orders")
+
+
+def _committed(monkeypatch, **metrics):
+    """Let every commit be made at once, and say this of itself; return those taken back."""
+    info = CommitInfo(version=7, operation="?", metadata={}, metrics=metrics)
+    taken = []
+    monkeypatch.setattr(commit, "take_back", lambda *given: taken.append(given[-1]))
+    monkeypatch.setattr(commit, "_made", lambda *_, **__: (None, info))
+    return taken
+
+
+def test_a_merge_that_read_half_of_its_rows_is_taken_back(monkeypatch):
+    changed = {"affected": 60, "updated": 20, "deleted": 0, "inserted": 40}
+    said = pa.table({f"num_{name}_rows": [count] for name, count in changed.items()})
+    monkeypatch.setattr(commit, "answer_of", lambda _: said)
+    taken = _committed(monkeypatch, numSourceRows="60")
+    with pytest.raises(TransientError, match="60 rows were found where 100 were received"):
+        commit.execute(None, TABLE, "merge", count=100)
+    assert taken == [7]
+    assert commit.execute(None, TABLE, "merge", count=60) == commit.Counts(40, 20, 0)
+    _committed(monkeypatch, numSourceRows="0")
+    assert commit.execute(None, TABLE, "merge", count=60), "Spark has not counted the source"
+
+
+class _Rows:
+    """Stands for rows, a writer of them and the session."""
+
+    conf = property(lambda self: self)
+    write = property(lambda self: self)
+
+    def __getattr__(self, _):
+        return lambda *_, **__: self
+
+
+def test_a_part_that_was_replaced_by_fewer_rows_is_taken_back(monkeypatch):
+    taken = _committed(monkeypatch, numOutputRows="150", numCopiedRows="50")
+    replaced = {"where": "id < 9", "table": TABLE, "spark": _Rows(), "rows": _Rows()}
+    commit.replace(**replaced, count=100)
+    assert taken == []
+    with pytest.raises(TransientError, match="100 rows were found where 120 were received"):
+        commit.replace(**replaced, count=120)
+    assert taken == [7]
+
+
+def test_who_else_loads_a_table_is_asked_before_each_attempt_to_replace_it(monkeypatch):
+    asked = []
+
+    def made(_spark, _table, action):
+        action()
+        action()
+        return None, None
+
+    monkeypatch.setattr(commit, "_made", made)
+    rows, check = _Rows(), lambda: asked.append(1)
+    commit.replace(rows, TABLE, rows, where="true", check=check)
+    assert asked == [1, 1]
