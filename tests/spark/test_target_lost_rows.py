@@ -69,6 +69,18 @@ def test_rows_that_spark_does_not_read_release_no_state(lake, cut_spool, declare
     assert len(lake.rows("s")) == 40, "a commit that lacks rows is taken back"
 
 
+def test_rows_of_a_part_that_spark_does_not_read_release_no_state(lake, cut_spool):
+    by_range = {"stream_options": {"s": {"load_method": "delete-insert", "range_column": "id"}}}
+    lake.load(KEYLESS, *ROWS[:40], state({"at": 40}), **by_range)
+    lake.load(KEYLESS, *ROWS[5:45], state({"at": 45}), **by_range)
+    assert lake.states == [{"at": 45}], "rows that are copied are no more than came"
+    cut_spool(late=True)
+    with pytest.raises(TransientError, match="30 rows were found where 45 were received"):
+        lake.load(KEYLESS, *ROWS[5:], state({"at": 50}), **by_range)
+    assert lake.states == []
+    assert len(lake.rows("s")) == 45, "a commit that lacks rows is taken back"
+
+
 def test_the_run_after_one_that_lost_rows_has_all_of_them_once(lake, monkeypatch):
     """Also of a stream that nothing tells apart, which goes on from what a commit carries."""
     monkeypatch.setenv(PIPELINE, "p")

@@ -322,12 +322,22 @@ class TestSetAside:
         first = [*self.numbers(1, 2, version=1), other, activate("s", 1), DONE]
         lake.load(message, *first, **config)
         second = [DONE, *self.numbers(2, 3, version=2), activate("s", 2)]
-        lake.load(message, *second, *self.numbers(4, version=2), **config)
-        assert live(lake) == [1, 2, 9], "nothing says that the stream is complete"
+        with pytest.raises(ProtocolError, match="nothing says that s is complete"):
+            lake.load(message, *second, *self.numbers(4, version=2), **config)
+        assert (live(lake), lake.states) == ([1, 2, 9], [DONE["value"]])
         lake.load(message, *second, **config)
         assert live(lake) == [2, 3]
         lake.load(message, activate("s", 3), DONE, **config)
         assert live(lake) == []
+
+    def test_beside_a_column_that_a_later_schema_drops(self, lake):
+        chosen = {"load_method": "partition-overwrite", "stream_options": {"s": BY_REGION}}
+        message, config = schema("s", self.NUMBERS), {**self.CHOSEN, **chosen}
+        narrow = {name: kind for name, kind in self.NUMBERS.items() if name != "v"}
+        lake.load(message, *self.numbers(1), DONE, **config)
+        last = schema("s", narrow), record("s", {"id": 3, "region": "r"}), DONE
+        lake.load(message, *self.numbers(2), *last, **config)
+        assert [(row["id"], row["v"]) for row in lake.rows("s")] == [(2, 1), (3, None)]
 
     def test_by_a_partition_that_is_replaced(self, lake):
         chosen = {"load_method": "partition-overwrite", "stream_options": {"s": BY_REGION}}
