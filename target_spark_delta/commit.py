@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from singer_spark import deltalog, digits
 from singer_spark.deltalog import CommitInfo
 from singer_spark.engine.session import SPARK_ERRORS, answer_of
-from singer_spark.errors import SingerSparkError, TransientError
+from singer_spark.errors import SingerSparkError, StateError, TransientError
 from target_spark_delta import fence
 from target_spark_delta.log import forget_last_commit, last_commit, newest_version, read_commit
 from target_spark_delta.retry import with_retry
@@ -151,6 +151,12 @@ def _made(
 
     result = with_retry(table, attempt) if repeats else attempt()
     version = last_commit(spark)
+    if version == 0:
+        # Tables are made before they are written to, so Delta has made this one anew.
+        raise StateError(
+            f"{table}: the table was removed while rows were written to it; no STATE is released; "
+            "load the stream anew with --refresh"
+        )
     if version is not None:
         return result, read_commit(spark, table, version)
     # A statement may find nothing to do; a write makes no commit only if Delta has skipped it.

@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from singer_spark.deltalog import CommitInfo
-from singer_spark.errors import TransientError
+from singer_spark.errors import StateError, TransientError
 from target_spark_delta import commit, retry
 from target_spark_delta.table import Table
 
@@ -94,6 +94,7 @@ class _Rows:
     """Stands for rows, a writer of them and the session."""
 
     conf = property(lambda self: self)
+    sparkSession = property(lambda self: self)  # noqa: N815
     write = property(lambda self: self)
 
     def __getattr__(self, _):
@@ -122,3 +123,10 @@ def test_who_else_loads_a_table_is_asked_before_each_attempt_to_replace_it(monke
     rows, check = _Rows(), lambda: asked.append(1)
     commit.replace(rows, TABLE, rows, where="true", check=check)
     assert asked == [1, 1]
+
+
+def test_a_table_that_delta_makes_anew_has_lost_its_rows(monkeypatch):
+    monkeypatch.setattr(commit, "last_commit", lambda _: 0)
+    monkeypatch.setattr(commit.fence, "_run_of", lambda _: None)
+    with pytest.raises(StateError, match=r"the table was removed .* --refresh"):
+        commit.append(TABLE, _Rows(), 1)

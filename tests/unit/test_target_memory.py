@@ -15,7 +15,7 @@ from target_spark_delta.declaration import Declared, destination_of
 from target_spark_delta.methods import Progress, merge
 from target_spark_delta.methods.batch import Staged
 from target_spark_delta.methods.merge import Changes
-from target_spark_delta.spool import Range
+from target_spark_delta.spool import Range, Segment
 from target_spark_delta.table import Table
 from target_spark_delta.target import TargetSparkDelta
 from tests.support.singer import schema
@@ -107,6 +107,22 @@ def test_the_end_of_replaced_parts_leaves_the_last_state_in_the_table(
         work.progress.made_table = made_table
         finish.end_parts(None, work, COMMIT)
         assert notes == expected
+
+
+@pytest.mark.parametrize(("counts", "is_taken"), [(Counts(inserted=1), True), (None, False)])
+def test_a_commit_of_rows_that_were_cut_meanwhile_is_taken_back(
+    monkeypatch, tmp_path, counts, is_taken
+):
+    taken, own = [], {"run_id": "1", "batch": None}
+    monkeypatch.setattr(commit, "newest_version", lambda *_: 7)
+    monkeypatch.setattr(commit, "read_commit", lambda *_: SimpleNamespace(metadata=own))
+    monkeypatch.setattr(commit, "take_back", lambda *given: taken.append(given[-1]))
+    segment = Segment("s", tmp_path / "cut", rows=1, size=9)
+    for _ in range(2):
+        with pytest.raises(TransientError, match="0 of 9 bytes are left"):
+            load._check_size(None, _work(), segment, counts, COMMIT)
+        own["run_id"] = "another"
+    assert taken == ([7] if is_taken else [])
 
 
 CHANGES = Changes(
