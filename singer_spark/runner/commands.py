@@ -65,13 +65,14 @@ class Job:
     def _assigned(self) -> dict[str, str]:
         """Name the file that says more of the run, and the store that keeps its lock."""
         if self.assignment is None:
-            return {RUN_FILE: "", STATE_URL: ""}  # those of a run around us are not ours
+            return {RUN_FILE: "", STATE_URL: "", STREAMS: ""}  # those of a run around are not ours
         path = self.folder / "run.json"
         if not path.exists():
             path.touch(0o600)
             path.write_text(self.assignment.to_json(), encoding="utf-8")
         locked = self.assignment.generation is not None
-        return {RUN_FILE: str(path), STATE_URL: json.dumps(self.pipeline.state) if locked else ""}
+        url = json.dumps(self.pipeline.state) if locked else ""
+        return {RUN_FILE: str(path), STATE_URL: url, STREAMS: ""}
 
     @property
     def report_file(self) -> Path:
@@ -111,7 +112,7 @@ def transfer_all(job: Job, transfer: Transfer, commands: Commands, start: Start)
     pipeline = with_transport(start.pipeline, job.folder / "batches")
     tap = commands.tap.given("--config", pipeline.tap.config)
     target = commands.target.given("--config", pipeline.target.config)
-    env = {**job.env, STREAMS: ""}
+    env = job.env
     if pipeline.streams and tap.name == OUR_TAP:
         env[STREAMS] = json.dumps(pipeline.streams)
     elif pipeline.streams:

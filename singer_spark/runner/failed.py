@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -57,15 +57,17 @@ def _goes_on(start: Start, stream: str, reached: Reached, known: Known, kept: Ke
         StateError: No start is right.
     """
     fresh, name = start.attempt.fresh if start.attempt else (), start.pipeline.name
-    by_name = any(_appends_by_name(start.pipeline.target, one) for one in reached.tables)
+    filled = (*reached.tables, *reached.others)
+    appends = _is_limited(start.pipeline, stream) or any(
+        _appends_by_name(start.pipeline.target, one) for one in filled
+    )
     is_asked = bool({stream, EVERY_STREAM} & {*fresh})
-    if is_asked and stream not in bookmarked(start.state) and (reached.replaces or not by_name):
+    if is_asked and stream not in bookmarked(start.state) and (reached.replaces or not appends):
         return False  # its rows take the place of those that are there
     is_same = known.begins_afresh(stream, fresh) == reached.is_afresh
     if is_asked and not is_same and not reached.replaces:
         return False  # all of it is to be appended once more, behind those that are there
-    anew = f"load it anew: singer-spark run {name} --refresh {stream}"
-    anew = f"remove its table, then {anew}" if by_name else anew
+    anew = _way_anew(start.pipeline, stream, filled if appends else ())
     if reached.is_torn:
         raise StateError(
             f"{stream}: run {reached.run_id}, which failed, left rows in "
@@ -120,6 +122,26 @@ def _with_source(start: Start, stream: str, source: Mapping[str, Any] | None) ->
             f"--refresh {stream}, or --full; if it is the same: singer-spark state accept {name}"
         )
     return {**start.belongs, SOURCE: known or source}
+
+
+def _way_anew(pipeline: Pipeline, stream: str, appended: Sequence[str]) -> str:
+    """Say how a stream is loaded anew, or left alone where the pipeline does not read it."""
+    name, selected = pipeline.name, pipeline.streams
+    if selected and not any(stream == one or fnmatchcase(stream, one) for one in selected):
+        return f"source.streams leaves it out: set its bookmark, singer-spark state set {name}"
+    anew = f"load it anew: singer-spark run {name} --refresh {stream}"
+    if not appended:
+        return anew
+    return f"remove its table{'s ' + ', '.join(appended) if appended[1:] else ''}, then {anew}"
+
+
+def _is_limited(pipeline: Pipeline, stream: str) -> bool:
+    """Say whether our tap never reads all rows of a stream, so that they replace none."""
+    config = pipeline.tap.config
+    given = config.get("stream_options")
+    options = merged_options(stream, given if isinstance(given, Mapping) else None)
+    is_part = any(options.get(name) for name in ("where", "sample")) or config.get("max_rows")
+    return bool(is_part) or str(config.get("source_url")).startswith("kafka:")
 
 
 def _tables_of(belongs: Mapping[str, Any], stream: str) -> Collection[str]:

@@ -94,5 +94,13 @@ def with_identities(
     held = bookmarked(state) - reload
     tables = {name: one for name, one in known.items() if filled_by(name, one) in held}
     tables |= found.tables
-    source = found.source or (None if EVERY_STREAM in reload else belongs.get(SOURCE))
+    before = None if EVERY_STREAM in reload else known_source(belongs)
+    source = found.source or before
+    if (
+        source
+        and before
+        and source.get("id") is None
+        and source.get("place") == before.get("place")
+    ):
+        source = before  # whose id could not be asked for this time
     return ({SOURCE: source} if source else {}) | ({TABLES: tables} if tables else {})

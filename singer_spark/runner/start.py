@@ -148,7 +148,8 @@ def _resume(
     reload = failed.reload - done
     if EVERY_STREAM in reload and done:
         # What it has loaded goes on from its bookmark, as everything does that is not reloaded.
-        reload = bookmarked(kept.state) - done
+        filled = {one.state_of or name for name, one in known_tables(kept.belongs).items()}
+        reload = (bookmarked(kept.state) | filled) - done
     # What it began from belongs to what the stored state does.
     belongs = failed.belongs or ({} if failed.mode == "full" else kept.belongs)
     return Start("resume", failed.state, pipeline, failed, reload, belongs)

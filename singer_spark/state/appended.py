@@ -33,6 +33,7 @@ class Reached(NamedTuple):
     replaces: bool = False
     has_lost_rows: bool = False
     is_torn: bool = False  # the stream's tables are not at one bookmark
+    others: tuple[str, ...] = ()  # tables of the stream that the run has not written to
 
 
 class Known(NamedTuple):
@@ -118,6 +119,7 @@ def _joined(stream: str, commits: Sequence[CommitInfo], known: Known) -> Reached
         replaces=not any(map(_is_plain, left)),
         has_lost_rows=any(one.lacks_rows for one in left),
         is_torn=len(bookmarks) > 1 or len(afresh) > 1 or not is_whole,
+        others=tuple(sorted({*others, *map(_table, behind)} - {*map(_table, left)})),
     )
 
 

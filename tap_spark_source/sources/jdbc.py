@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,10 @@ _OPTIONS_OF_SPARK = {
 }
 
 
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
 class JdbcSource(Source):
     """The tables and views of one database."""
 
@@ -77,6 +82,7 @@ class JdbcSource(Source):
         self._dialect = _DIALECTS.get(settings.url.split(":")[1].lower(), Dialect)()
         self._id: str | None = None
         self._asks_for_id = True
+        self._joins_id = True
 
     @override
     def sorts_as_spark(self, table: Table, column: Column) -> bool:
@@ -88,10 +94,9 @@ class JdbcSource(Source):
     def own_id(self) -> str | None:
         query = self._dialect.identity_query()
         if self._id is None and self._asks_for_id and query:
-            try:
-                self._id = str(self._rows(query, ["id"])[0]["id"])
-            except SingerSparkError:  # not every server lets every user ask
-                self._asks_for_id = False
+            self._asks_for_id = False
+            with suppress(SingerSparkError):  # not every server lets every user ask
+                self._id = _text(self._rows(query, ["id"])[0]["id"])
         return self._id
 
     @override
@@ -268,14 +273,14 @@ class JdbcSource(Source):
     def _column_rows(self, query: str) -> list[dict[str, Any]]:
         """Ask for tables and columns, and with the first query for the database's own id."""
         identity = self._dialect.identity_query()
-        if identity and self._id is None and self._asks_for_id:
+        if identity and self._id is None and self._joins_id:
             asked = f"select q.*, ({identity}) as {_OWN_ID} from ({query}) q"
             try:
                 rows = self._rows(asked, [*COLUMN_FIELDS, _OWN_ID])
-            except SourceError:  # not every server lets every user ask
-                self._asks_for_id = False
+            except SourceError:  # not every server can, and some time out: it is asked for alone
+                self._joins_id = False
             else:
-                self._id = next((str(row[_OWN_ID]) for row in rows), None)
+                self._id = next((_text(row[_OWN_ID]) for row in rows), None)
                 return rows
         return self._rows(query, COLUMN_FIELDS)
 

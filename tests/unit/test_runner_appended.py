@@ -325,6 +325,28 @@ class TestAppendedByName:
         shutil.rmtree(shop.lake / "events")
         assert shop.run(refresh=("events",)) == {"bookmarks": {}}
 
+    def test_all_tables_of_a_torn_stream_are_named(self, known):
+        known.target["stream_maps"] = TestTablesOfOneStream.COPIES
+        known.target["load_method"] = None
+        known.target["stream_options"] = {"more": {"load_method": "append-only"}}
+        known.commit("an-old-run", table="more", state_of="events")
+        known.commit(known.fail())
+        said = known.bench.fail(StateError, **known.pipeline()).message
+        assert "remove its tables events, more, then load it anew" in said
+
+    def test_a_stream_that_is_read_no_more_has_a_way_on(self, known):
+        known.commit(known.fail(full=True))
+        known.target["stream_maps"] = TestTablesOfOneStream.COPIES
+        pipeline = {**known.pipeline(), "streams": ("orders",)}
+        assert "singer-spark state set p" in known.bench.fail(StateError, **pipeline).message
+
+
+def test_a_topic_that_is_read_afresh_once_more_goes_on(known):
+    """Its rows replace none, whatever they are asked for."""
+    known.tap["source_url"] = "kafka:there:9092"
+    known.commit(known.fail(full=True))
+    assert known.run(full=True) == {"bookmarks": {"events": REACHED}}
+
 
 class TestWhereOnlyTheTargetReadsLogs:
     """The target refuses, says how far the failed run got, and `--resume` goes on from there."""

@@ -269,6 +269,15 @@ class TestIdentity:
         assert known_identities(kept, state, frozenset())[1]["orders_v2"].state_of == "orders"
         assert with_identities(kept, state, Identities()) == kept
 
+    def test_an_id_that_could_not_be_asked_for_stays_known(self):
+        state, kept = {"bookmarks": {"orders": {"at": 1}}}, {"source": SOURCE}
+        unknown = Identities(source={**SOURCE, "id": None})
+        assert with_identities(kept, state, unknown) == kept
+        moved = {"id": None, "place": "elsewhere"}
+        assert with_identities(kept, state, Identities(source=moved)) == {"source": moved}
+        every = frozenset({"*"})
+        assert with_identities(kept, state, unknown, every) == {"source": unknown.source}
+
     def test_a_table_that_the_tap_has_renamed_is_looked_for_too(self):
         state = {"bookmarks": {"orders": {"at": 1}, "full": {}}}
         known = {"tables": {"renamed": TABLE, "full": TABLE}}
@@ -393,6 +402,7 @@ report(kind="table", stream="orders", **{table!r})
         self.fail_behind(loaded, table=other, full=True)
         loaded.run(resume=True)
         assert told(loaded)["tables"] == {"orders": other}
+        assert told(loaded)["reload"] == ["empty"], "it has a table, but never a bookmark"
         assert loaded.store.get("p").metadata["tables"] == {"orders": other}
 
     def test_what_is_accepted_is_not_looked_for_by_a_resumed_run_either(self, spied):

@@ -10,11 +10,20 @@ import sys
 
 import pytest
 
+from singer_spark.assignment import Assignment
 from singer_spark.errors import ProtocolError, SettingsError
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.runner import find_command
+from singer_spark.runner.commands import Job
 from singer_spark.runner.supervisor import ChildError
 from tests.support.bench import TAP, TARGET
+
+
+@pytest.mark.parametrize("assignment", [None, Assignment(run_id="r")])
+def test_the_streams_of_a_run_around_us_are_not_ours(bench, monkeypatch, assignment):
+    monkeypatch.setenv("SINGER_SPARK_STREAMS", '["other"]')
+    job = Job(pipeline=bench.pipeline(), run_id="r", folder=bench.folder, assignment=assignment)
+    assert job.env["SINGER_SPARK_STREAMS"] == ""
 
 
 class TestSelection:
