@@ -165,15 +165,23 @@ class Assignment:
             is_sure=len(ways) == 1,
         )
 
-    def ways_on(self, stream: str | None = None) -> str:
-        """Name the commands that go on where the state belongs to another source or table."""
+    def ways_on(self, stream: str | None = None, keys: Collection[str] = ()) -> str:
+        """Name the commands that go on where the state belongs to another source or table.
+
+        What is appended would be there twice, unless its table is removed.
+        """
         run = f"singer-spark run {self.pipeline or 'PIPELINE'}"
+        loads, first = self.loads or {}, ""
+        if stream and self.loads is not None and self.loaded(stream, keys) == Loaded():
+            first = "remove the table if its rows are appended, then "
+        elif not stream and any(one.get("load_method") == "append-only" for one in loads.values()):
+            first = "remove the tables of append-only streams, then "
         if self.resumes:
             ways = f"start without --resume: {run}, or with --full"
         elif stream:
-            ways = f"load it anew: {run} --refresh {stream}, or all streams: --full"
+            ways = f"{first}load it anew: {run} --refresh {stream}, or all streams: --full"
         else:
-            ways = f"load everything anew: {run} --full"
+            ways = f"{first}load everything anew: {run} --full"
         return f"{ways}; if it is meant: singer-spark state accept {self.pipeline or 'PIPELINE'}"
 
     def to_json(self) -> str:

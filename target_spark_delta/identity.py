@@ -122,7 +122,8 @@ def check(
         return False
     if why := misfit(known, history):
         raise StateError(
-            f"stream {stream}: {table}: {why}, so the state is ahead of it; {run.ways_on(stream)}"
+            f"stream {stream}: {table}: {why}, so the state is ahead of it; "
+            f"{run.ways_on(stream, known.key)}"
         )
     return True
 
@@ -147,7 +148,7 @@ def check_name(table: Table, run: Assignment, stream: str, source: str) -> None:
     if stream not in run.tables and others:
         raise StateError(
             f"stream {source}: {table}: it was loaded into {', '.join(others)} before, so the "
-            f"state is ahead of this table; {run.ways_on(source)}"
+            f"state is ahead of this table; {run.ways_on(source, run.tables[others[0]].key)}"
         )
 
 

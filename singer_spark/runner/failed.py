@@ -57,17 +57,14 @@ def _goes_on(start: Start, stream: str, reached: Reached, known: Known, kept: Ke
         StateError: No start is right.
     """
     fresh, name = start.attempt.fresh if start.attempt else (), start.pipeline.name
-    filled = (*reached.tables, *reached.others)
-    appends = _is_limited(start.pipeline, stream) or any(
-        _appends_by_name(start.pipeline.target, one) for one in filled
-    )
+    appended = _appended(start.pipeline, stream, reached)
     is_asked = bool({stream, EVERY_STREAM} & {*fresh})
-    if is_asked and stream not in bookmarked(start.state) and (reached.replaces or not appends):
+    if is_asked and stream not in bookmarked(start.state) and (reached.replaces or not appended):
         return False  # its rows take the place of those that are there
     is_same = known.begins_afresh(stream, fresh) == reached.is_afresh
     if is_asked and not is_same and not reached.replaces:
         return False  # all of it is to be appended once more, behind those that are there
-    anew = _way_anew(start.pipeline, stream, filled if appends else ())
+    anew = _way_anew(start.pipeline, stream, appended)
     if reached.is_torn:
         raise StateError(
             f"{stream}: run {reached.run_id}, which failed, left rows in "
@@ -98,7 +95,8 @@ def _moved(
         tables = known_tables(kept.belongs)
         reload = bookmarked(kept.state) | {one.state_of or name for name, one in tables.items()}
     source = kept.attempts()[reached.run_id].source
-    belongs = _with_source(start, stream, source)
+    appended = () if reached.replaces else _appended(start.pipeline, stream, reached)
+    belongs = _with_source(start, stream, source, appended)
     return start._replace(state=state, belongs=belongs, reload=frozenset(reload - {stream}))
 
 
@@ -109,17 +107,21 @@ def _same_again(kept: Kept, stream: str) -> str:
     return "--resume" if is_that else f"--refresh {stream}"
 
 
-def _with_source(start: Start, stream: str, source: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _with_source(
+    start: Start, stream: str, source: Mapping[str, Any] | None, appended: Sequence[str]
+) -> Mapping[str, Any]:
     """Return what a state belongs to once a stream goes on from rows of a source."""
     known = known_source(start.belongs) if bookmarked(start.state) else None
     if source is None:
         return start.belongs
     if known is not None and not is_same_source(known, source):
-        name = start.pipeline.name
+        way = _way_anew(start.pipeline, stream, appended)
+        if not appended:
+            accept = f"singer-spark state accept {start.pipeline.name}"
+            way = f"{way}, or --full; if it is the same: {accept}"
         raise StateError(
             f"{stream}: its table has rows of {source.get('place')}, which a failed run left, but "
-            f"the state belongs to {known.get('place')}; load it anew: singer-spark run {name} "
-            f"--refresh {stream}, or --full; if it is the same: singer-spark state accept {name}"
+            f"the state belongs to {known.get('place')}; {way}"
         )
     return {**start.belongs, SOURCE: known or source}
 
@@ -133,6 +135,13 @@ def _way_anew(pipeline: Pipeline, stream: str, appended: Sequence[str]) -> str:
     if not appended:
         return anew
     return f"remove its table{'s ' + ', '.join(appended) if appended[1:] else ''}, then {anew}"
+
+
+def _appended(pipeline: Pipeline, stream: str, reached: Reached) -> tuple[str, ...]:
+    """Name the tables of a stream whose rows replace none, whatever is asked for."""
+    filled = (*reached.tables, *reached.others)
+    by_name = any(_appends_by_name(pipeline.target, one) for one in filled)
+    return filled if by_name or _is_limited(pipeline, stream) else ()
 
 
 def _is_limited(pipeline: Pipeline, stream: str) -> bool:

@@ -37,8 +37,8 @@ def look_for_state(tables: str | Mapping[str, str], pipeline: str) -> Recovery:
     if restored := [log.table for log in logs if log.restored_in is not None]:
         raise StateError(
             f"{objects.place}: {', '.join(restored)} was restored to an older version, so no "
-            f"bookmark of its commits is true; load it afresh: singer-spark run {pipeline} --full, "
-            "or --refresh STREAM"
+            "bookmark of its commits is true; if its rows are appended remove it, then load it "
+            f"afresh: singer-spark run {pipeline} --refresh STREAM, or --full"
         )
     commits = sorted(
         (log.commit for log in logs if log.commit), key=lambda commit: commit.committed_at

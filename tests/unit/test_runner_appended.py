@@ -334,6 +334,15 @@ class TestAppendedByName:
         said = known.bench.fail(StateError, **known.pipeline()).message
         assert "remove its tables events, more, then load it anew" in said
 
+    def test_rows_of_another_source_are_removed_first(self, known):
+        """Or they would go on from a bookmark of the other source, or be there beside all of it."""
+        store = known.bench.store
+        store.save(replace(store.get("p"), metadata={"source": {"id": "1", "place": "a"}}))
+        known.commit(known.fail(source={"id": "2", "place": "b"}))
+        said = known.bench.fail(StateError, **known.pipeline()).message
+        assert "remove its table, then load it anew: singer-spark run p --refresh events" in said
+        assert "accept" not in said
+
     def test_a_stream_that_is_read_no_more_has_a_way_on(self, known):
         known.commit(known.fail(full=True))
         known.target["stream_maps"] = TestTablesOfOneStream.COPIES
