@@ -11,6 +11,7 @@ import os
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,6 +117,7 @@ class Assignment:
         loads: How our target loads streams: options by the pattern of their names; None where
             nobody says, as in a plain pipe.
         renames: Whether streams may have other names there than the tap gives them.
+        copied: Patterns of the streams that stream_maps make further tables of.
         resumes: Whether it goes on from the checkpoint of a run that failed.
         cleans: Whether runs before it have failed or died, so that they may have left things.
         source: The identity that the source must have; None where it may be any.
@@ -135,6 +137,7 @@ class Assignment:
     reload: frozenset[str] = frozenset()
     loads: Mapping[str, Mapping[str, Any]] | None = None
     renames: bool = False
+    copied: Collection[str] = ()
     resumes: bool = False
     cleans: bool = False
     source: Mapping[str, Any] | None = None
@@ -146,6 +149,11 @@ class Assignment:
     def reloads(self, stream: str) -> bool:
         """Say whether the rows of a stream are loaded afresh."""
         return bool(self.reload & {stream, EVERY_STREAM})
+
+    def may_fill_several(self, stream: str) -> bool:
+        """Say whether a stream of the tap may fill more than one table."""
+        known = [name for name, one in self.tables.items() if (one.state_of or name) == stream]
+        return len(known) > 1 or any(fnmatchcase(stream, one) for one in self.copied)
 
     def begins_afresh(self, stream: str) -> bool:
         """Say whether a stream begins without a bookmark, as far as that is known."""
@@ -194,6 +202,7 @@ class Assignment:
                 "reload": sorted(self.reload),
                 "loads": None if self.loads is None else dict(self.loads),
                 "renames": self.renames,
+                "copied": list(self.copied),
                 "resumes": self.resumes,
                 "cleans": self.cleans,
                 "source": None if self.source is None else dict(self.source),
@@ -219,6 +228,7 @@ class Assignment:
             reload=frozenset(known.get("reload") or ()),
             loads=known.get("loads"),
             renames=bool(known.get("renames")),
+            copied=tuple(known.get("copied") or ()),
             resumes=bool(known.get("resumes")),
             cleans=bool(known.get("cleans")),
             source=known.get("source"),

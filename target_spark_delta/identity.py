@@ -178,7 +178,10 @@ def check_unread(spark: SparkSession, table: Table, run: Assignment, stream: str
         if not is_left or not reached or begins == digits.canonical(reached):
             return
         way = f"remove it, and load it anew: singer-spark run {run.pipeline} --refresh {stream}"
-        if not commit.lacks_rows:
+        if run.may_fill_several(stream):
+            # Another table may not have them: no start is right for all.
+            way = way.replace("remove it", "remove all tables of the stream")
+        elif not commit.lacks_rows:
             report("reached", stream, bookmark=digits.dumps(reached))
             way = f"go on after them: singer-spark run {run.pipeline} --resume"
         raise StateError(

@@ -12,6 +12,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from singer_spark.assignment import Assignment
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.advice import suggest_lookbacks, warnings_of
@@ -29,7 +30,7 @@ from singer_spark.runner.stall import Stall
 from singer_spark.runner.start import Start, choose_start, is_our_tap, renames
 from singer_spark.runner.supervisor import Children, Events, caught_signals
 from singer_spark.runner.transfer import Transfer
-from singer_spark.runner.verdict import has_maps, loads_of
+from singer_spark.runner.verdict import copied_by, has_maps, loads_of
 from singer_spark.runner.versions import version_of
 from singer_spark.secrets import mask
 from singer_spark.state.holder import new_run_id
@@ -84,9 +85,7 @@ def run_pipeline(
             start = choose_start(pipeline, book, options, display.say)
             record.mode = start.mode
             tell_lineage("START", pipeline, record)
-            loads, renamed = loads_of(start.pipeline), has_maps(start.pipeline)
-            assignment = replace(book.begin(start), loads=loads, renames=renamed)
-            job = replace(job, assignment=assignment)
+            job = replace(job, assignment=_assignment(book, start))
             if is_our_tap(pipeline):
                 transfer.on_source = book.note_source
             _move(job, record, transfer, start)
@@ -108,6 +107,16 @@ def run_pipeline(
     for warning in warnings_of(record):
         tell_error(f"Warning: {warning}")
     return _result(record, after)
+
+
+def _assignment(book: Book, start: Start) -> Assignment:
+    """Return what tap and target know of the run, and of how rows are loaded in it."""
+    return replace(
+        book.begin(start),
+        loads=loads_of(start.pipeline),
+        renames=has_maps(start.pipeline),
+        copied=copied_by(start.pipeline),
+    )
 
 
 def _refuse_unread(start: Start, record: RunRecord) -> None:

@@ -151,6 +151,12 @@ def has_maps(pipeline: Pipeline) -> bool:
     return bool(_maps(pipeline))
 
 
+def copied_by(pipeline: Pipeline) -> list[str]:
+    """Return the patterns of the streams that stream_maps make further tables of."""
+    maps = [one for one in _maps(pipeline) if isinstance(one, Mapping)]
+    return [str(one["__source__"]) for one in maps if "__source__" in one]
+
+
 def _maps(pipeline: Pipeline) -> list[Any]:
     given = [side.config.get("stream_maps") for side in (pipeline.tap, pipeline.target)]
     return [one for maps in given if isinstance(maps, Mapping) for one in maps.values()]

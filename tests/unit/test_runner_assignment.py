@@ -14,7 +14,7 @@ from singer_spark.errors import StateError
 from singer_spark.runner import RunOptions, StateFiles, Window
 from singer_spark.runner.identity import Identities, known_identities, with_identities
 from singer_spark.runner.supervisor import ChildError
-from singer_spark.runner.verdict import has_maps, loads_of
+from singer_spark.runner.verdict import copied_by, has_maps, loads_of
 from singer_spark.state import PipelineState
 from singer_spark.state.change import accept_state, delete_state, replace_state
 from singer_spark.state.fence import confirm_lock
@@ -65,7 +65,7 @@ class TestReload:
         assert json.loads(spied.note("state-url")) == spied.state
         assert told(spied) | {"generation": 0} == {
             "generation": 0, "claims": False, "claimed": [], "reload": [], "resumes": False,
-            "loads": None, "renames": False, "rereads": False,
+            "loads": None, "renames": False, "rereads": False, "copied": [],
             "source": None, "tables": {}, "unread": {}, "begins": {}, "cleans": False,
         }  # fmt: skip
 
@@ -120,6 +120,14 @@ class TestReload:
         target.command = "target-jsonl"
         assert Assignment(run_id="r", loads=loads_of(pipeline)).loaded("orders", ["id"]) == Loaded()
 
+    def test_it_says_which_streams_may_fill_several_tables(self):
+        maps = {"orders": {}, "more": {"__source__": "ord*"}, "gone": None}
+        sides = {"tap": SimpleNamespace(config={}), "target": SimpleNamespace(config={})}
+        sides["target"].config["stream_maps"] = maps
+        run = Assignment(run_id="r", copied=copied_by(SimpleNamespace(**sides)))
+        assert run.may_fill_several("orders")
+        assert not run.may_fill_several("users")
+
     def test_files_have_no_lock_and_no_memory_but_reload(self, spied):
         given = spied.folder / "in.json"
         given.write_text(json.dumps(STATE))
@@ -127,7 +135,7 @@ class TestReload:
 
         assert told(spied) == {
             "generation": None, "claims": False, "claimed": [], "reload": ["*"], "resumes": False,
-            "loads": None, "renames": False, "rereads": False,
+            "loads": None, "renames": False, "rereads": False, "copied": [],
             "source": None, "tables": {}, "unread": {}, "begins": {}, "cleans": False,
         }  # fmt: skip
         assert spied.note("state-url") == ""

@@ -250,6 +250,16 @@ class TestRowsThatOnlySparkCanSee:
             check(self.left(written="1"))
         assert not (tmp_path / "report").exists()
 
+    @pytest.mark.parametrize("known", ["maps", "tables"])
+    def test_a_stream_of_several_tables_has_no_start_that_is_right_for_all(
+        self, check, tmp_path, known
+    ):
+        one = TableIdentity(location="x", id="x", version=0, run_id="r", state_of="users")
+        several = {"copied": ["use*"]} if known == "maps" else {"tables": {"a": one, "b": one}}
+        with pytest.raises(StateError, match=r"remove all tables of the stream, and .* --refresh"):
+            check(self.left(), **several)
+        assert not (tmp_path / "report").exists(), "no checkpoint goes on from there"
+
     def test_a_run_that_begins_there_goes_on(self, check):
         check(self.left(), begins={"users": '{"files": 9007199254740995.1}'})
 
