@@ -180,7 +180,7 @@ def _loading(pipeline: Pipeline, stream: str, *, keys: Sequence[str], **read: An
     given = config.get("stream_options")
     options = merged_options(stream, given if isinstance(given, Mapping) else None)
     return Loading(
-        keys=tuple(options.get("key_properties") or keys),
+        keys=tuple(keys if options.get("key_properties") is None else options["key_properties"]),
         load_method=options.get("load_method") or config.get("load_method") or UPSERT,
         range_column=options.get("range_column"),
         **read,
