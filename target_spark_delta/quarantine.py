@@ -29,8 +29,9 @@ SCHEMA = (
     .add("time", T.TimestampType())
     .add("run_id", T.StringType())
     .add("version", T.LongType())
-    .add("lost_key", T.BooleanType())
 )
+# Only where one has lost its key.
+_LOST_KEY = T.StructField("lost_key", T.BooleanType())
 
 
 def set_aside(spark: SparkSession, place: Table, records: DataFrame, commit: Commit) -> int:
@@ -53,19 +54,20 @@ def set_aside(spark: SparkSession, place: Table, records: DataFrame, commit: Com
         "lost_key",
     ).persist(StorageLevel.DISK_ONLY)
     try:
-        count = rows.count()
+        ((count, lost),) = rows.selectExpr("count(*)", "count_if(lost_key)").collect()
+        schema = T.StructType([*SCHEMA, _LOST_KEY] if lost else SCHEMA.fields)
         describe_commits(spark, commit.without_rows())
         if place.schema(spark) is None:
-            create(spark, place, SCHEMA, Layout())
+            create(spark, place, schema, Layout())
         else:
-            adapt(spark, place, SCHEMA, Policy())
+            adapt(spark, place, schema, Policy())
         describe_commits(spark, replace(commit, rows=count, state=None))
-        append(place, rows, count)
+        append(place, rows.select(*schema.names), count)
     finally:
         rows.unpersist()
     report("quarantine", commit.stream, rows=count)
     logger.warning("%s: %d record(s) set aside in %s", commit.stream, count, place)
-    return count
+    return int(count)
 
 
 def held_keys(

@@ -219,7 +219,7 @@ def test_what_killed_runs_have_staged_in_a_catalog_is_dropped(spark, catalog, mo
     monkeypatch.setattr(target, "confirm_lock", lambda _: None)
     monkeypatch.setattr(fence, "confirm_lock", lambda _: None)
     file = catalog.root / "run"
-    file.write_text(Assignment(run_id="", generation=1).to_json())
+    file.write_text(Assignment(run_id="", generation=1, cleans=True).to_json())
     monkeypatch.setenv(RUN_FILE, str(file))
     monkeypatch.setenv(PIPELINE, "a")
     catalog.load(first)
