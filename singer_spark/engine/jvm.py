@@ -87,9 +87,10 @@ class Jvm:
         for execution in self._executions(user):
             for job in tracker.getJobIdsForTag(execution.jobTag()):
                 for stage in tracker.getJobInfo(job).get().stageIds():
-                    one = store.lastStageAttempt(stage)
-                    done += one.inputRecords() + one.outputRecords() + one.numCompleteTasks()
-                    done += one.shuffleReadRecords() + one.shuffleWriteRecords()
+                    with suppress(Exception):  # it has not begun yet
+                        one = store.lastStageAttempt(stage)
+                        done += one.inputRecords() + one.outputRecords() + one.numCompleteTasks()
+                        done += one.shuffleReadRecords() + one.shuffleWriteRecords()
         return done
 
     def dismiss(self, user: str) -> bool:

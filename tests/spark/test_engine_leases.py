@@ -17,7 +17,7 @@ from singer_spark.engine.spec import Spec
 from singer_spark.settings import SparkSettings
 from tests.support.session import URLS, java
 
-LONG = "select sum(hash(id)) from range(0, 4000000000000, 1, 2000)"
+LONG = "select sum(hash(id)) from range(0, 400000000000, 1, 20000)"
 
 
 @pytest.fixture
