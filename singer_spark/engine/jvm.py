@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, final
@@ -81,7 +81,7 @@ class Jvm:
 
     def work_done(self, user: str) -> int:
         """Count what a user's stages have read and written by now; it grows while tasks work."""
-        context = self.gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+        context = self._context
         tracker, store = context.statusTracker(), context.statusStore()
         done = 0
         for execution in self._executions(user):
@@ -96,24 +96,39 @@ class Jvm:
     def dismiss(self, user: str) -> bool:
         """End what a user's sessions are doing, and release them; say whether that worked.
 
-        A request of a killed client may still be on its way, so one look is not enough; and Spark
-        strikes work off its list before it has ended.
+        A request of a killed client may still be on its way, so one look is not enough; Spark
+        strikes work off its list before it has ended, and a job that begins just then goes on.
         """
         deadline = time.monotonic() + _INTERRUPT_SECONDS
         seen: dict[str, Any] = {}
         quiet = 0
         while quiet < _LOOKS:
-            seen |= {one.operationId(): one for one in self._executions(user)}
+            seen |= {one.jobTag(): one for one in self._executions(user)}
             running = [one for one in seen.values() if one.isExecuteThreadRunnerAlive()]
             for one in running:
                 one.interrupt()
-            quiet = 0 if running else quiet + 1
+            has_jobs = self._cancel_jobs(seen)
+            quiet = 0 if running or has_jobs else quiet + 1
             if time.monotonic() > deadline:
                 return False
             time.sleep(_LOOK_SECONDS)
         for key in self._sessions(user):
             self._service.sessionManager().closeSession(key, False)
         return not any(one.isExecuteThreadRunnerAlive() for one in self._executions(user))
+
+    def users(self) -> set[str]:
+        """Name the users that have sessions."""
+        known = self._service.sessionManager().listActiveSessions()
+        return {str(known.apply(place).userId()) for place in range(known.size())}
+
+    def _cancel_jobs(self, tags: Iterable[str]) -> bool:
+        """Cancel the jobs that carry one of these tags; say whether there are any."""
+        context = self._context
+        active = set(context.statusTracker().getActiveJobIds())
+        found = [tag for tag in tags if active & {*context.statusTracker().getJobIdsForTag(tag)}]
+        for tag in found:
+            context.cancelJobsWithTag(tag)
+        return bool(found)
 
     def end(self, *, at_once: bool) -> None:
         """End Java: by its standard input, so that it leaves in order, or at once."""
@@ -132,6 +147,10 @@ class Jvm:
             with suppress(OSError):
                 self._archive.keep(self._made)
         remove_scratch(self._scratch)
+
+    @property
+    def _context(self) -> Any:
+        return self.gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
 
     @property
     def _service(self) -> Any:

@@ -113,6 +113,9 @@ class Keeper:
                     if now[user] != before.get(user, 0):
                         _notify(leases[user], {"works": now[user]})
                 before = now
+                # A request that came late may have opened a session after its client had gone.
+                for stranger in self.jvm.users() - set(self._leases):
+                    self.jvm.dismiss(stranger)
             keep_fresh(self._folder)
 
     def _accept(self, listening: socket.socket) -> None:

@@ -53,6 +53,13 @@ def start(lease) -> tuple[threading.Thread, list[str]]:
     return thread, failures
 
 
+def tags_of_active_jobs(jvm):
+    """Name the users of the jobs that run now."""
+    store, tracker = jvm._context.statusStore(), jvm._context.statusTracker()
+    for job in tracker.getActiveJobIds():
+        yield str(store.job(job).jobTags())
+
+
 def until(condition) -> bool:
     deadline = time.monotonic() + 60
     while not condition() and time.monotonic() < deadline:
@@ -72,6 +79,7 @@ def test_what_a_client_has_running_ends_with_its_lease(jvm, other, way):
     assert not thread.is_alive()
     assert failures
     assert until(lambda: not list(jvm._executions(other.user)) and not jvm._sessions(other.user))
+    assert until(lambda: other.user not in str(list(tags_of_active_jobs(jvm)))), "none goes on"
 
 
 def test_work_is_counted_for_whose_it_is(jvm, other):

@@ -43,6 +43,9 @@ class FakeJvm:
     def work_done(self, _user):
         return 0
 
+    def users(self):
+        return set()
+
     def dismiss(self, user):
         self.may_interrupt.wait()
         self.did.append(("dismiss", user))
