@@ -75,10 +75,10 @@ class TestStall:
         bench.write("tap-fake", "time.sleep(1.5)\n" + TAP)
         bench.run(stall_timeout=None)
 
-    def test_a_runner_that_was_stopped_itself_judges_by_what_it_saw(self, monkeypatch):
+    def test_a_runner_that_was_stopped_itself_judges_by_what_it_saw(self, monkeypatch, tmp_path):
         now = 0.0
         monkeypatch.setattr("time.monotonic", lambda: now)
-        stall = Stall(60, Path("/nowhere"))
+        stall = Stall(60, tmp_path / "no-report")
         now = 3600.0
         stall.check()
         for _ in range(4):
