@@ -81,6 +81,43 @@ class TableIdentity:
         return {name: value for name, value in known.items() if value is not None}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A run that began while a state was stored, and has not succeeded.
+
+    Args:
+        fresh: The streams that it did not begin from the stored state; `*` is each one.
+        settled: The streams whose bookmark someone has set since.
+        owes: The only streams that it still counts for, because a run that has succeeded since did
+            not read them; none is all streams.
+        source: The identity of its source, where that is not the one which `meta.json` knows.
+    """
+
+    fresh: tuple[str, ...] = ()
+    settled: tuple[str, ...] = ()
+    owes: tuple[str, ...] = ()
+    source: Mapping[str, Any] | None = None
+
+    def counts_for(self, stream: str) -> bool:
+        """Say whether rows of a stream that it has left are not known to the stored state."""
+        return stream not in self.settled and (not self.owes or stream in self.owes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        source = None if self.source is None else dict(self.source)
+        names = {name: list(getattr(self, name)) for name in ("fresh", "settled", "owes")}
+        return {**names, "source": source}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Attempt:
+        """Read what `to_dict` wrote; earlier versions wrote the fresh streams alone."""
+        if isinstance(value, list):
+            return cls(fresh=tuple(map(str, value)))
+        names = ("fresh", "settled", "owes")
+        known = {name: tuple(map(str, value.get(name) or ())) for name in names}
+        return cls(**known, source=value["source"])
+
+
 class Loaded(NamedTuple):
     """What becomes of a stream's rows; in doubt no key tells that two of them are one.
 
@@ -122,11 +159,13 @@ class Assignment:
         cleans: Whether runs before it have failed or died, so that they may have left things.
         source: The identity that the source must have; None where it may be any.
         tables: The tables that the state belongs to, by stream.
-        unread: The runs that failed since the state was stored, where the runner cannot read the
-            tables' logs to see how far they got; of each the streams that someone has settled.
+        failed: The runs that have not succeeded since the state was stored.
+        read: The newest versions of the tables, by the names of their folders, that the runner has
+            looked at to see how far those got.
         begins: The bookmarks that streams begin from, as canonical texts; None where nobody says,
             or where a range is read.
         rereads: Whether the pipeline reads everything in each run, because it is not incremental.
+        remembers: Whether a store remembers the run if it fails.
     """
 
     run_id: str
@@ -142,18 +181,20 @@ class Assignment:
     cleans: bool = False
     source: Mapping[str, Any] | None = None
     tables: Mapping[str, TableIdentity] = field(default_factory=dict)
-    unread: Mapping[str, Collection[str]] = field(default_factory=dict)
+    failed: Mapping[str, Attempt] = field(default_factory=dict)
+    read: Mapping[str, int] = field(default_factory=dict)
     begins: Mapping[str, str] | None = None
     rereads: bool = False
+    remembers: bool = False
 
     def reloads(self, stream: str) -> bool:
         """Say whether the rows of a stream are loaded afresh."""
         return bool(self.reload & {stream, EVERY_STREAM})
 
-    def may_fill_several(self, stream: str) -> bool:
-        """Say whether a stream of the tap may fill more than one table."""
-        known = [name for name, one in self.tables.items() if (one.state_of or name) == stream]
-        return len(known) > 1 or any(fnmatchcase(stream, one) for one in self.copied)
+    def tables_of(self, stream: str) -> int:
+        """Count the tables that a stream of the tap fills at least."""
+        copies = sum(fnmatchcase(stream, one) for one in self.copied)
+        return max(2, copies) if copies else 1
 
     def begins_afresh(self, stream: str) -> bool:
         """Say whether a stream begins without a bookmark, as far as that is known."""
@@ -181,13 +222,13 @@ class Assignment:
         run = f"singer-spark run {self.pipeline or 'PIPELINE'}"
         loads, first = self.loads or {}, ""
         if stream and self.loads is not None and self.loaded(stream, keys) == Loaded():
-            first = "remove the table if its rows are appended, then "
+            first = "remove the table if it is appended to, then "
         elif not stream and any(one.get("load_method") == "append-only" for one in loads.values()):
             first = "remove the tables of append-only streams, then "
         if self.resumes:
-            ways = f"start without --resume: {run}, or with --full"
+            ways = f"start without --resume: {run}"
         elif stream:
-            ways = f"{first}load it anew: {run} --refresh {stream}, or all streams: --full"
+            ways = f"{first}load it anew: {run} --refresh {stream}"
         else:
             ways = f"{first}load everything anew: {run} --full"
         return f"{ways}; if it is meant: singer-spark state accept {self.pipeline or 'PIPELINE'}"
@@ -207,9 +248,11 @@ class Assignment:
                 "cleans": self.cleans,
                 "source": None if self.source is None else dict(self.source),
                 "tables": {stream: table.to_dict() for stream, table in self.tables.items()},
-                "unread": {run_id: sorted(settled) for run_id, settled in self.unread.items()},
+                "failed": {run_id: one.to_dict() for run_id, one in self.failed.items()},
+                "read": dict(self.read),
                 "begins": None if self.begins is None else dict(self.begins),
                 "rereads": self.rereads,
+                "remembers": self.remembers,
             }
         )
 
@@ -218,7 +261,7 @@ class Assignment:
         """Read what this process was told."""
         path = os.environ.get(RUN_FILE)
         known = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
-        tables = known.get("tables") or {}
+        tables, failed = (known.get(name) or {} for name in ("tables", "failed"))
         return cls(
             run_id=os.environ.get(RUN_ID) or str(uuid.uuid4()),
             pipeline=os.environ.get(PIPELINE) or None,
@@ -233,7 +276,9 @@ class Assignment:
             cleans=bool(known.get("cleans")),
             source=known.get("source"),
             tables={stream: TableIdentity.from_dict(one) for stream, one in tables.items()},
-            unread=known.get("unread") or {},
+            failed={run_id: Attempt.from_json(one) for run_id, one in failed.items()},
+            read=known.get("read") or {},
             begins=known.get("begins"),
             rereads=bool(known.get("rereads")),
+            remembers=bool(known.get("remembers")),
         )

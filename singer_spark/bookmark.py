@@ -8,6 +8,10 @@ from typing import Any
 FULL_TABLE = "full_table"
 DELTA_SNAPSHOT = "delta_snapshot"
 PROGRESS_MARKERS = "progress_markers"  # of taps made with the SDK
+# How many rows stand at the bookmark, and their digest.
+AT_BOOKMARK = "at_bookmark"
+# Ends the name of the stream that carries the late rows of another, and has no bookmark itself.
+LATE = "__late"
 
 
 def is_unfinished(bookmark: object) -> bool:
@@ -18,6 +22,11 @@ def is_unfinished(bookmark: object) -> bool:
     return any(mark in bookmark for mark in (FULL_TABLE, DELTA_SNAPSHOT, PROGRESS_MARKERS)) or any(
         map(is_unfinished, parts if isinstance(parts, list) else ())
     )
+
+
+def late_of(stream: str) -> str | None:
+    """Name the stream whose late rows one carries, None where it is not named like that."""
+    return stream.removesuffix(LATE) if stream.endswith(LATE) else None
 
 
 def bookmarked(state: Mapping[str, Any]) -> frozenset[str]:

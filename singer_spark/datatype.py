@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import partial
 
 from pyspark.sql import types as T
 
@@ -102,18 +104,24 @@ def _struct(tokens: list[str]) -> T.StructType:
             return T.StructType(fields)
 
 
-def to_ddl(datatype: T.DataType) -> str:
-    """Write a Spark type as SQL, with every nested name quoted and the comments on them."""
+def to_ddl(datatype: T.DataType, *, comments: bool = False) -> str:
+    """Write a Spark type as SQL; the only way, because here every nested name is quoted.
+
+    Args:
+        datatype: The type.
+        comments: Whether the comments on nested names are written too.
+    """
+    write = partial(to_ddl, comments=comments)
     if isinstance(datatype, T.StructType):
-        fields = ", ".join(
-            f"{quote(field.name)}: {to_ddl(field.dataType)}{comment_ddl(field)}"
+        fields = ",".join(
+            f"{quote(field.name)}:{write(field.dataType)}{comment_ddl(field) if comments else ''}"
             for field in datatype
         )
         return f"struct<{fields}>"
     if isinstance(datatype, T.ArrayType):
-        return f"array<{to_ddl(datatype.elementType)}>"
+        return f"array<{write(datatype.elementType)}>"
     if isinstance(datatype, T.MapType):
-        return f"map<{to_ddl(datatype.keyType)}, {to_ddl(datatype.valueType)}>"
+        return f"map<{write(datatype.keyType)},{write(datatype.valueType)}>"
     return datatype.simpleString()
 
 
@@ -121,3 +129,15 @@ def comment_ddl(field: T.StructField) -> str:
     """Write a field's comment as SQL, if it has one."""
     comment = field.metadata.get("comment")
     return f" comment {literal(comment)}" if comment else ""
+
+
+def column_names(datatype: T.DataType) -> Iterable[str]:
+    """Name all columns, those inside structs too."""
+    if isinstance(datatype, T.StructType):
+        for column in datatype:
+            yield column.name
+            yield from column_names(column.dataType)
+    elif isinstance(datatype, T.ArrayType):
+        yield from column_names(datatype.elementType)
+    elif isinstance(datatype, T.MapType):
+        yield from column_names(datatype.valueType)

@@ -17,6 +17,7 @@ SPARK = th.PropertiesList(
     th.Property(
         "spark_remote",
         th.StringType,
+        secret=True,
         title="Spark Connect server",
         description="A Spark Connect server such as sc://host:15002; excludes spark_master.",
     ),
@@ -24,6 +25,7 @@ SPARK = th.PropertiesList(
         "spark_conf",
         th.ObjectType(additional_properties=True),
         default={},
+        secret=True,
         title="Spark configuration",
         description="Any Spark configuration, except what the product's promises rest on.",
     ),

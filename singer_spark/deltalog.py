@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # What a commit of ours says that takes back the one before it: the version of that.
 UNDOES = "undoes"
+# Folders that lie beside tables, or in one.
+NO_TABLES = ("_quarantine", "_singer_spark", "_delta_log")
 COMMIT_FILE = re.compile(r"(\d{20})\.json")
 _TURNED_BACK = ("RESTORE", "CLONE", "REPLACE TABLE")
 # One file, parts of several, or one named by an id (the second version of checkpoints).
@@ -133,49 +135,81 @@ def standing_commits(
             undone.add(commit.undoes)
 
 
+def newest_rows(commits: Iterable[CommitInfo], pipeline: str | None) -> CommitInfo | None:
+    """Find the newest commit of a pipeline that wrote rows, unless the table was turned back."""
+    for commit in commits:
+        if commit.turns_back:
+            return None
+        if commit.wrote_rows_of(pipeline):
+            return commit
+    return None
+
+
 def tables_in(objects: ObjectStore) -> Iterator[tuple[str, list[int], Iterator[CommitInfo]]]:
     """Give the Delta tables of a folder: the name, the versions and the standing commits of each.
 
     What is no Delta table is passed over.
     """
     for entry in sorted(objects.list("")):
-        if not entry.endswith("/") or entry.startswith(("_", ".")):
+        if not entry.endswith("/") or entry.startswith(".") or entry[:-1] in NO_TABLES:
             continue
         if versions := log_versions(objects, entry):
             read = functools.partial(commit_info, objects, table=entry)
             yield entry[:-1], versions, standing_commits(versions, read)
 
 
+@dataclass(frozen=True, slots=True)
+class TableMetadata:
+    """What a table's log says of the table: its id, partitions and properties."""
+
+    id: str
+    partition_columns: tuple[str, ...]
+    properties: Mapping[str, str]
+
+    @classmethod
+    def of(cls, action: Mapping[str, Any]) -> TableMetadata:
+        """Read the action of a log."""
+        properties = action.get("configuration") or {}
+        return cls(str(action["id"]), tuple(action.get("partitionColumns") or ()), dict(properties))
+
+
 def table_id(objects: ObjectStore, table: str = "") -> str | None:
-    """Find the id that Delta gave a table: in the commits since a checkpoint, or in that."""
+    """Find the id that Delta gave a table."""
+    known = table_metadata(objects, table)
+    return known.id if known else None
+
+
+def table_metadata(objects: ObjectStore, table: str = "") -> TableMetadata | None:
+    """Find what is said of a table: in the commits since a checkpoint, or in that."""
     files = objects.list(_log(table))
     checkpoints = sorted(filter(_CHECKPOINT_FILE.fullmatch, files), reverse=True)
     newest = checkpoints[0][:20] if checkpoints else ""
-    # A commit that changes the columns or properties names the id as well.
+    # A commit that changes the columns or properties says all of it anew.
     for file in sorted(filter(COMMIT_FILE.fullmatch, files), reverse=True):
         stored = objects.read(f"{_log(table)}/{file}") if file[:20] > newest else None
         for action in _actions(stored.body if stored else b"", "metaData"):
-            return str(action["metaData"]["id"])
+            return TableMetadata.of(action["metaData"])
     for file in checkpoints:
-        if known := _id_in_checkpoint(objects, f"{_log(table)}/{file}"):
+        if known := _in_checkpoint(objects, f"{_log(table)}/{file}"):
             return known
     return None
 
 
-def _id_in_checkpoint(objects: ObjectStore, key: str) -> str | None:
+def _in_checkpoint(objects: ObjectStore, key: str) -> TableMetadata | None:
     stored = objects.read(key)
     if stored is None:
         return None
     if key.endswith(".json"):
         actions = _actions(stored.body, "metaData")
-        return next((str(one["metaData"]["id"]) for one in actions), None)
+        return next((TableMetadata.of(one["metaData"]) for one in actions), None)
     # Only where it is needed: it takes a while to load.
     import pyarrow.parquet as pq
 
+    names = [f"metaData.{name}" for name in ("id", "partitionColumns", "configuration")]
     with io.BytesIO(stored.body) as file:
-        found = pq.ParquetFile(file).read(columns=["metaData.id"])
+        found = pq.ParquetFile(file).read(columns=names)
     values = found.column("metaData").to_pylist() if found.num_columns else []
-    return next((str(one["id"]) for one in values if one and one["id"]), None)
+    return next((TableMetadata.of(one) for one in values if one and one["id"]), None)
 
 
 def _log(table: str) -> str:

@@ -23,6 +23,8 @@ from typing import IO, Any, ClassVar
 import click
 from typing_extensions import override
 
+from singer_spark.printable import printable
+
 EXIT_SIGINT = 130
 EXIT_SIGTERM = 143
 
@@ -33,7 +35,7 @@ class SingerSparkError(click.ClickException):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(printable(" ".join(message.split())))
 
     @override
     def show(self, file: IO[Any] | None = None) -> None:

@@ -142,6 +142,13 @@ def refusals(conf: Mapping[str, str]) -> Iterator[str]:
             yield f"spark_conf: {key if _KEY.fullmatch(key) else repr(key)} cannot be set: {reason}"
 
 
+def option_refusal(key: str) -> str | None:
+    """Say why a reader's option cannot be set, because Hadoop takes it for a setting of its own."""
+    name = f"spark.hadoop.{key}".lower()
+    reasons = {**_REFUSED, **{known: guard.reason for known, guard in START_GUARDS.items()}}
+    return next((reason for known, reason in reasons.items() if known.lower() == name), None)
+
+
 def _refusal(key: str, value: str) -> str | None:
     if not _KEY.fullmatch(key):
         return "a name has neither blanks nor signs such as = and :"

@@ -26,9 +26,24 @@ def literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+def names_variable(name: str) -> bool:
+    """Say whether Hadoop, which carries the names of Parquet columns, would replace a part of one.
+
+    It puts a setting, or a variable of Java, in the place of `${...}`: secrets among them.
+    """
+    return "${" in name
+
+
 def table_name(stream: str) -> str:
     """Fold a stream's name into a table's: what is no letter, digit or underscore becomes one."""
     return re.sub(r"[^A-Za-z0-9_]", "_", stream)
+
+
+def listed(names: Iterable[str], most: int = 5) -> str:
+    """List names for a message, of many the first."""
+    known = [*names] or ["none"]
+    more = len(known) - most
+    return ", ".join(known) if more <= 0 else f"{', '.join(known[:most])} and {more} more"
 
 
 def chosen_names(known: Collection[str], wanted: Iterable[str]) -> list[str]:

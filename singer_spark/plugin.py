@@ -15,6 +15,7 @@ from singer_sdk.plugin_base import JSONSchemaValidator, PluginBase, _ConfigInput
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
+from singer_spark.printable import guard_logs
 from singer_spark.settings import map_problems, spark_problems
 
 
@@ -22,6 +23,11 @@ class SparkPlugin(PluginBase):
     """A Singer plugin whose settings errors are one line and exit with 78."""
 
     package_name: ClassVar[str] = "singer-spark"  # type: ignore[misc]
+
+    @override
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        guard_logs()
+        super().__init__(*args, **settings)
 
     @classmethod
     def settings_problems(cls, config: Mapping[str, Any]) -> list[str]:

@@ -9,8 +9,11 @@ The runner names a file in SINGER_SPARK_REPORT; without one nothing is told. Kin
 - `source` (tap, stream ""): the identity of the source, as `singer_spark.assignment` has it.
 - `commit` (target): `rows` of a batch that were taken in; of them `inserted`, `updated`, `deleted`,
   and `unchanged`, left out because the table has them; `milliseconds`.
+- `writes` (target): a commit with rows of the stream is about to be made.
 - `table` (target): the identity of the stream's table after a commit, the last one included.
 - `claimed` (target): a run that held the lock before can commit nothing to the stream's table.
+- `outnumbered` (target, stream ""): a table has commits of higher numbers than this run's, though
+  no other run has taken its lock over.
 - `reached` (target): the `bookmark`, as a text, up to which a failed run has loaded the stream; the
   run that finds it refuses to begin before it.
 - `late` (target): how many `rows` below that value a commit changed, the latest by `seconds`.

@@ -16,6 +16,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+RUN, JVM, DEMO = "singer-spark-run-", "singer-spark-jvm-", "singer-spark-demo-"
+TAP, TARGET = "tap-spark-source-", "target-spark-delta-"
+# Whatever a run makes in a temporary folder.
+OURS = (RUN, JVM, DEMO, TAP, TARGET)
 _OWNER = ".owner"
 _STILLBORN_SECONDS = 3600
 _LOOK_SECONDS = 0.05
@@ -73,12 +77,14 @@ def remove_scratch(folder: Path) -> None:
         os.close(descriptor)
 
 
-def sweep(prefix: str, parent: str | os.PathLike[str] | None = None) -> list[Path]:
+def sweep(
+    prefixes: str | tuple[str, ...], parent: str | os.PathLike[str] | None = None
+) -> list[Path]:
     """Remove the folders of this user whose owner is dead, and return them."""
-    root = Path(parent or tempfile.gettempdir())
     swept = []
-    with suppress(OSError):
-        for folder in root.glob(f"{prefix}*"):
+    with suppress(OSError, RuntimeError):  # nobody's home
+        root = Path(parent or tempfile.gettempdir()).expanduser()
+        for folder in [one for one in root.iterdir() if one.name.startswith(prefixes)]:
             descriptor = _lock_of_dead(folder)
             if descriptor is not None:
                 # Locked meanwhile: whoever makes a folder must not take this one for its own.

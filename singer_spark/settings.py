@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from singer_spark.duration import parse_duration
@@ -13,14 +15,14 @@ from singer_spark.guards import refusals
 DEFAULT_MASTER = "local[*]"
 ENGINE_IDLE = "SINGER_SPARK_ENGINE_IDLE"
 
-# What says where a catalog keeps its tables.
-_WAREHOUSES = (
-    "spark.sql.warehouse.dir",
-    "spark.hadoop.hive.metastore.warehouse.dir",
-    "spark.hadoop.hive.metastore.uris",
-    "spark.hadoop.javax.jdo.option.ConnectionURL",
-)
-_OWN_CATALOG = "spark_catalog"
+# What says where Spark's own catalog keeps its tables, and where it keeps what it knows of them.
+WAREHOUSE = "spark.sql.warehouse.dir"
+_WAREHOUSES = (WAREHOUSE, "spark.hadoop.hive.metastore.warehouse.dir")
+_METASTORES = ("spark.hadoop.hive.metastore.uris", "spark.hadoop.javax.jdo.option.ConnectionURL")
+IMPLEMENTATION = "spark.sql.catalogImplementation"
+# A database in Java's own working folder, which goes with an engine.
+_PASSING = re.compile(r"jdbc:derby:(?!(;databaseName=)?/)")
+OWN_CATALOG = "spark_catalog"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +39,12 @@ class SparkSettings:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> SparkSettings:
         """Read the Spark settings of a validated config."""
+        remote, given = config.get("spark_remote"), (config.get("spark_conf") or {}).items()
+        conf = {key: _conf_text(value) for key, value in given}
         return cls(
             master=config.get("spark_master") or DEFAULT_MASTER,
-            remote=config.get("spark_remote"),
-            conf={
-                key: _conf_text(value) for key, value in (config.get("spark_conf") or {}).items()
-            },
+            remote=remote,
+            conf=conf if remote else _placed(conf),
             packages=tuple(config.get("spark_packages") or ()),
             jars=tuple(config.get("spark_jars") or ()),
             engine_idle=engine_idle(config.get("engine_idle")),
@@ -54,11 +56,6 @@ class SparkSettings:
         return self.remote is None and self.master.startswith("local")
 
     @property
-    def has_warehouse(self) -> bool:
-        """Say whether the settings name a place for the tables of Spark's own catalog."""
-        return bool(self.remote) or has_warehouse(self.conf)
-
-    @property
     def retries_tasks(self) -> bool:
         """Say whether a task that failed runs again, after it may have written some of its rows."""
         return not self.is_local or "," in self.master
@@ -66,8 +63,59 @@ class SparkSettings:
 
 def has_warehouse(conf: Mapping[str, str]) -> bool:
     """Say whether a configuration names a place for the tables of Spark's own catalog."""
-    is_hive = conf.get("spark.sql.catalogImplementation") == "hive"
-    return is_hive or any(key in conf for key in _WAREHOUSES)
+    return _names(conf, _WAREHOUSES)
+
+
+def own_catalog(name: str | None) -> str | None:
+    """Spell the name of Spark's own catalog in one way; Spark knows it in any case of letters."""
+    is_own = isinstance(name, str) and name.casefold() == OWN_CATALOG
+    return OWN_CATALOG if is_own else name
+
+
+def _placed(conf: Mapping[str, str]) -> dict[str, str]:
+    """Name the folders of tables in full, for Spark works in another one, and use what is named.
+
+    Spark asks a metastore only where it is told that its catalog is one of Hive.
+    """
+    folders = {
+        key: str(Path(conf[key]).expanduser().absolute())
+        for key in _WAREHOUSES
+        if conf.get(key) and not re.match(r"\w[\w+.-]*:", conf[key])
+    }
+    hive = {IMPLEMENTATION: "hive"} if any(key in conf for key in _METASTORES) else {}
+    return {**hive, **conf, **folders}
+
+
+def _names(conf: Mapping[str, str], keys: Iterable[str]) -> bool:
+    """Say whether one of some settings is there; Hive may have them in a file of its own."""
+    given = (conf.get(key) for key in keys)
+    if any(one and not _PASSING.match(one) for one in given):
+        return True
+    known = (os.environ.get(name) for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR"))
+    sites = [Path(folder) / "hive-site.xml" for folder in known if folder]
+    texts = [site.read_text(errors="replace") for site in sites if site.is_file()]
+    wanted = [f">{key.removeprefix('spark.hadoop.')}<" for key in keys]
+    return _is_hive(conf) and any(name in text for text in texts for name in wanted)
+
+
+def _is_hive(conf: Mapping[str, str]) -> bool:
+    return conf.get(IMPLEMENTATION) == "hive"
+
+
+def _catalog_problems(settings: SparkSettings) -> Iterator[str]:
+    """Yield what would let tables of Spark's own catalog, or what it knows of them, go with it."""
+    if settings.remote:
+        return
+    if not has_warehouse(settings.conf):
+        yield (
+            f"catalog: {OWN_CATALOG} has no place for its tables; set {WAREHOUSE} in spark_conf, "
+            "or use spark_remote"
+        )
+    if _is_hive(settings.conf) and not _names(settings.conf, _METASTORES):
+        yield (
+            f"catalog: {OWN_CATALOG} of Hive has no metastore; set {_METASTORES[0]} in spark_conf, "
+            f"or leave {IMPLEMENTATION} out"
+        )
 
 
 def engine_idle(given: Any) -> float:
@@ -86,11 +134,8 @@ def spark_problems(config: Mapping[str, Any]) -> list[str]:
     """List what contradicts itself in the Spark settings."""
     settings = SparkSettings.from_config(config)
     problems = list(refusals(settings.conf))
-    if config.get("catalog") == _OWN_CATALOG and not settings.has_warehouse:
-        problems.append(
-            f"catalog: {_OWN_CATALOG} has no place for its tables; set spark.sql.warehouse.dir or "
-            "spark.hadoop.hive.metastore.uris in spark_conf, or use spark_remote"
-        )
+    if own_catalog(config.get("catalog")) == OWN_CATALOG:
+        problems += _catalog_problems(settings)
     if config.get("spark_remote") and config.get("spark_master") not in (None, DEFAULT_MASTER):
         problems.append("spark_remote and spark_master exclude each other; set one of them")
     if config.get("spark_jars") and config.get("spark_packages"):

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from singer_spark.datatype import parse_datatype
+from singer_spark.datatype import parse_datatype, to_ddl
 from singer_spark.errors import SchemaError
 
 SQL_DATATYPE = "x-sql-datatype"
@@ -146,7 +146,7 @@ def to_json_schema(datatype: T.DataType, *, singer_decimal: bool = False) -> dic
         }
     else:
         schema = dict(_WIRE.get(type(datatype), {"type": "string"}))
-    return {**schema, "type": [schema["type"], "null"], SQL_DATATYPE: datatype.simpleString()}
+    return {**schema, "type": [schema["type"], "null"], SQL_DATATYPE: to_ddl(datatype)}
 
 
 def _as_mapping(value: Any) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from urllib.parse import quote as quote_url
 from singer_spark.errors import TransientError
 from singer_spark.progress import watch_folder
 from singer_spark.report import report
+from tap_spark_source.again import observed
 from tap_spark_source.messages import batch_line, write_bytes
 from tap_spark_source.reading import Reading
 from tap_spark_source.settings import BatchSettings
@@ -58,20 +59,22 @@ def write_batch(reading: Reading, batch: BatchSettings) -> int:
     a column would tell NULL of what they leave alone.
     """
     from pyspark.sql import Observation
-    from pyspark.sql import functions as F
 
     kind = "jsonl" if reading.are_texts or reading.keys else batch.format
     place = batch.place(f"{re.sub(r'[^A-Za-z0-9_-]', '_', reading.stream)}-{uuid.uuid4().hex}")
     counted = Observation("batch")
     with source_errors(reading.settings, reading.stream):
         frame = reading.texts if kind == "jsonl" else _columns(reading)
-        frame = frame.observe(counted, F.count(F.lit(1)).alias("rows"))
+        frame = observed(frame, counted, reading.watches)
         with watch_folder(Path(place.removeprefix("file://")), f"reading {reading.stream}"):
             _write(frame, place, kind, batch)
-        rows = int(counted.get["rows"])
+        found = counted.get
+        rows = int(found["rows"])
         files = _files(frame.sparkSession, place)
     if kind == "parquet" and place.startswith("file://"):
         _check(reading.stream, Path(place.removeprefix("file://")), rows)
+    for watch in reading.watches:
+        watch.add(found)
     if rows:
         packed = batch.compression or ("gzip" if kind == "jsonl" else None)
         line = batch_line(reading.envelope, sorted(files), rows=rows, kind=kind, compression=packed)
@@ -86,7 +89,7 @@ def _columns(reading: Reading) -> DataFrame:
     """Return the columns of the records, in the types that travel."""
     decimal = reading.settings.singer_decimal
     return reading.frame.selectExpr(
-        *wire_columns(reading.frame.schema.fields, singer_decimal=decimal)
+        *wire_columns(reading.frame.schema.fields, singer_decimal=decimal), *reading.beside
     )
 
 

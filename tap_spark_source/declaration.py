@@ -40,6 +40,7 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
         "source_url",
         th.StringType,
         required=True,
+        secret=True,
         title="Source",
         description=(
             "Any JDBC URL; a folder of tables, one sub-folder or file each: delta:PATH, "
@@ -60,6 +61,7 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
         "source_options",
         th.ObjectType(additional_properties=True),
         default={},
+        secret=True,
         title="Reader options",
         description="Options passed to Spark's reader, except those that the tap generates.",
     ),

@@ -11,13 +11,13 @@ from singer_sdk.mapper import SameRecordTransform
 from singer_sdk.singerlib import Catalog, CatalogEntry, MetadataMapping, Schema
 from typing_extensions import override
 
-from singer_spark.bookmark import DELTA_SNAPSHOT
+from singer_spark.bookmark import AT_BOOKMARK, DELTA_SNAPSHOT
 from singer_spark.errors import SourceError
 from tap_spark_source.catalog import root_metadata, table_metadata
 from tap_spark_source.declaration import FULL_TABLE, INCREMENTAL, LOG_BASED
 from tap_spark_source.plan import ReadPlan, plan_read
 from tap_spark_source.replication import Replication, plan_replication
-from tap_spark_source.sources import FrameSource, source_errors
+from tap_spark_source.sources import FrameSource, Place, source_errors
 from tap_spark_source.table import Column, Table
 from tap_spark_source.ways import delta_log
 
@@ -78,15 +78,14 @@ class DescribedStream(Stream):
     @override
     def selected(self) -> bool:
         """Whether to read the stream: with a given window only where it has a key."""
-        is_chosen: bool = self.mask.get((), True)
-        if is_chosen and self._tap.settings.has_window and not self._replication.key:
+        if self.is_chosen and self._tap.settings.has_window and not self._replication.key:
             self.logger.warning(
                 "%s: left out, because it has no replication key that window_start and window_end "
                 "could be values of",
                 self.name,
             )
             return False
-        return is_chosen
+        return self.is_chosen
 
     @selected.setter
     @override
@@ -121,16 +120,27 @@ class DescribedStream(Stream):
             table=table.name if table else None,
         )
 
+    @property
+    def place(self) -> Place:
+        """Where the table is, as far as the catalog says it."""
+        entry = self._entry
+        schema = root_metadata(entry).schema_name if entry else None
+        return Place(stream=self.name, schema=schema, name=entry.table if entry else None)
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the catalog selects the stream."""
+        return bool(self.mask.get((), True))
+
     @cached_property
     def table(self) -> Table:
         """The table as it is now."""
         if self._table is not None:
             return self._table
-        schema = root_metadata(self._entry).schema_name if self._entry else None
-        name = self._entry.table if self._entry else None
-        table = self._tap.source.find(self.name, schema=schema, name=name)
+        place = self.place
+        table = self._tap.find(place)
         if table is None:
-            label = ".".join(filter(None, [schema, name])) or self.name
+            label = ".".join(filter(None, [place.schema, place.name])) or self.name
             raise SourceError(
                 f"{self.name}: table {label} is gone; discover again, or deselect the stream"
             )
@@ -199,6 +209,7 @@ class DescribedStream(Stream):
                 new,
             )
             del found["replication_key"]
+            found.pop(AT_BOOKMARK, None)
             found.pop("replication_key_value", None)
         return found
 

@@ -58,8 +58,10 @@ class Envelope:
     version: int | None = None
 
 
-def record_texts(frame: DataFrame, *, keys: Sequence[str], singer_decimal: bool) -> DataFrame:
-    """Return the JSON of each row's record, in the column `record`.
+def record_texts(
+    frame: DataFrame, *, keys: Sequence[str], singer_decimal: bool, beside: Sequence[str] = ()
+) -> DataFrame:
+    """Return the JSON of each row's record, in the column `record`, and some columns beside it.
 
     With `keys` a row with DELETED_AT has nothing but its key, and its record says no more.
     """
@@ -71,15 +73,18 @@ def record_texts(frame: DataFrame, *, keys: Sequence[str], singer_decimal: bool)
         gone = [field for field in frame.schema.fields if field.name in (*keys, DELETED_AT)]
         deletion = record_json(gone, singer_decimal=singer_decimal)
         record = f"if({DELETED_AT} is null, {record}, {deletion})"
-    return frame.selectExpr(f"{record} as record")
+    return frame.selectExpr(f"{record} as record", *beside)
 
 
-def record_lines(records: DataFrame, envelope: Envelope) -> DataFrame:
+def record_lines(
+    records: DataFrame, envelope: Envelope, *, beside: Sequence[str] = ()
+) -> DataFrame:
     """Return the RECORD messages of the texts in the column `record`, without line ends."""
     head = f'{{"type":"RECORD","stream":{json.dumps(envelope.stream)},"record":'
     tail = f',"time_extracted":{json.dumps(envelope.time_extracted)}'
     tail += f',"version":{envelope.version}}}' if envelope.version is not None else "}"
-    return records.selectExpr(f"concat({literal(head)}, record, {literal(tail)}) as {LINE}")
+    line = f"concat({literal(head)}, record, {literal(tail)}) as {LINE}"
+    return records.selectExpr(line, *beside)
 
 
 def batch_line(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from singer_spark.assignment import Loaded
 from singer_spark.errors import SettingsError, SourceError
 from tap_spark_source.comparison import Snapshot, plan_snapshot
 from tap_spark_source.declaration import FULL_TABLE, INCREMENTAL, LOG_BASED
@@ -31,7 +32,10 @@ class ReadPlan:
     `whole_key` is what a read of the whole table is cut along, whatever the method. A read that
     `reads_on` ends with the rows from the highest key at its start on, so that no row is missing
     that was changed meanwhile. A window that is read `at_once` is one query: without a key nothing
-    tells the two versions of such a row apart.
+    tells the two versions of such a row apart. One that `skips_known` sends no row where all that
+    it would send is known. One that `is_observed` learns how many rows Spark has written. `limit`
+    is the option of the source by which files are left out; `loaded` is what becomes of the rows,
+    None where nobody says.
     """
 
     table: Table
@@ -40,6 +44,7 @@ class ReadPlan:
     bookmark: Mapping[str, Any] = field(default_factory=dict)
     where: str | None = None
     sample: float | None = None
+    limit: str | None = None
     key: Key | None = None
     whole_key: Key | None = None
     partition_column: str | None = None
@@ -55,6 +60,28 @@ class ReadPlan:
     singer_decimal: bool = False
     reads_on: bool = False
     at_once: bool = False
+    skips_known: bool = False
+    is_observed: bool = False
+    loaded: Loaded | None = None
+
+    @property
+    def filter(self) -> str | None:
+        """Name what keeps rows of the table from being read, whenever it is read."""
+        if self.where is not None:
+            return "where"
+        return self.limit if self.sample is None else "sample"
+
+    @property
+    def is_merged(self) -> bool:
+        """Say whether a key tells that rows which come twice are one, as far as is known."""
+        return bool(self.key_properties) and (self.loaded is None or self.loaded.by_key)
+
+    @property
+    def way_anew(self) -> str:
+        """Say how to load the stream anew: what is appended would be there twice."""
+        is_added = self.loaded is not None and not (self.loaded.by_key or self.loaded.replaces)
+        first = "remove the table if its rows are appended, then " if is_added else ""
+        return f"{first}run with --refresh {self.table.stream}"
 
     @property
     def has_deletions(self) -> bool:
@@ -109,6 +136,7 @@ def plan_read(
         bookmark=bookmark,
         where=options.get("where"),
         sample=options.get("sample"),
+        limit=settings.limit,
         key=key,
         whole_key=whole_key,
         partition_column=options.get("partition_column"),

@@ -10,7 +10,8 @@ from tap_spark_source.key import Edge, Key, Range
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.slicing import Slice
 from tap_spark_source.sources import FileSource, FrameSource, KafkaSource, Source
-from tap_spark_source.ways import delta_log, full_table, incremental, kafka_log, new_files
+from tap_spark_source.ways import delta_log, full_table, kafka_log, new_files
+from tap_spark_source.ways.opened import open_window
 from tap_spark_source.ways.slices import look_ahead
 from tap_spark_source.window import Window
 
@@ -42,13 +43,13 @@ def _full_table(source: Source, plan: ReadPlan) -> dict[str, Any]:
     if whole.low is not None and plan.key is not None:
         rows = source.count(plan, Slice(ranges=(whole,)))
         return {**found, "key": plan.key.name, **_ends(plan.key, whole), "rows": rows}
-    known = plan.table.rows if plan.where is None and plan.sample is None else None
+    known = plan.table.rows if plan.filter is None else None
     rows = source.count(plan) if known is None else known
     return {**found, "low": None, "high": None, "rows": rows}
 
 
 def _incremental(source: Source, plan: ReadPlan, window: Window, key: Key) -> dict[str, Any]:
-    opened = incremental.open_window(source, plan, window, key)
+    opened = open_window(source, plan, window, key)
     whole = opened.whole
     highest = look_ahead(source, plan, key, whole, top=whole).highest
     if highest is not None and opened.end is None:

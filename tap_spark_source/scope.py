@@ -58,7 +58,7 @@ def scope_of_read(plan: ReadPlan, bounds: Bounds, traits: Traits) -> Scope:
 
 def scope_of_late_rows(plan: ReadPlan, bounds: Bounds, traits: Traits) -> Scope:
     """Return what the stream of the rows below the bookmark carries."""
-    if plan.where is not None or plan.sample is not None:
+    if plan.filter is not None:
         return scope_of_read(plan, bounds, traits)
     if plan.key is None or bounds.below is None:
         return _some("late rows only")
@@ -105,8 +105,8 @@ def _some(why: str) -> Scope:
 
 def _limit(plan: ReadPlan, *, can_slice: bool) -> str | None:
     """Name what keeps rows of the table, or of the window, from being read."""
-    if plan.where is not None or plan.sample is not None:
-        return "where" if plan.where is not None else "sample"
+    if plan.filter is not None:
+        return plan.filter
     if plan.window is not None and plan.window.is_fixed:
         return None
     marker = DELTA_SNAPSHOT if plan.method == LOG_BASED else FULL_TABLE
@@ -162,11 +162,13 @@ def _range(plan: ReadPlan, key: Key, bounds: Bounds, traits: Traits) -> Scope:
     return Scope(rows=RANGE, column=first.name, start=bounds.start, end=bounds.end, nulls=nulls)
 
 
-def read_for(plan: ReadPlan, scope: Scope, loaded: Loaded, *, reloads: bool) -> ReadPlan:
+def read_for(
+    plan: ReadPlan, scope: Scope, loaded: Loaded, *, reloads: bool, is_told: bool = False
+) -> ReadPlan:
     """Read what moves meanwhile too, where the target may remove rows that do not come.
 
     It is read once more only where a key tells that two rows are one; else one query sees each
-    row once.
+    row once. Known rows need not come where it `is_told` that none of them is removed then.
     """
     removes = loaded.replaces or (reloads and not loaded.is_sure)
     is_replaced = loaded.replaces and scope.rows != SOME
@@ -174,4 +176,6 @@ def read_for(plan: ReadPlan, scope: Scope, loaded: Loaded, *, reloads: bool) -> 
         plan,
         reads_on=loaded.by_key and (is_replaced or reloads or plan.window is None),
         at_once=removes and not loaded.by_key and scope.rows != SOME,
+        skips_known=is_told and not loaded.replaces and not reloads,
+        loaded=loaded if is_told else None,
     )

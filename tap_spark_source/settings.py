@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,17 @@ from urllib.parse import unquote, urlparse
 
 from typing_extensions import override
 
+from singer_spark.guards import option_refusal
 from singer_spark.names import merged_options
 from singer_spark.settings import SparkSettings
 from tap_spark_source.declaration import FULL_TABLE, INCREMENTAL, KINDS
 
+_SKIPS = "rows that cannot be read must fail the run, not vanish"
+_LEFT_OUT = "the driver would leave rows out and tell nobody; use max_rows"
+_OURS_IN_SESSION = {
+    "time_zone": "the tap reads times in UTC",
+    "sql_select_limit": "rows would be left out and nobody told; use max_rows",
+}
 _OURS = {
     "url": "use source_url",
     "user": "use source_user",
@@ -46,7 +53,23 @@ _OURS = {
     "lowerbound": "the tap cuts the ranges; use num_partitions",
     "upperbound": "the tap cuts the ranges; use num_partitions",
     "numpartitions": "the tap cuts the ranges; use num_partitions",
+    "ignorecorruptfiles": _SKIPS,
+    "ignoremissingfiles": _SKIPS,
+    "ignoreinvalidpartitionpaths": _SKIPS,
+    "readchangefeed": "use replication_method LOG_BASED",
+    "readchangedata": "use replication_method LOG_BASED",
+    "maxrows": _LEFT_OUT,
+    "rows_per_resultset": _LEFT_OUT,
 }
+# Options by which files are left out: none that exists reads every row of a table.
+_LIMITS = {
+    "pathglobfilter": "",
+    "modifiedbefore": "",
+    "modifiedafter": "",
+    "ignoreextension": "false",
+    "avro.mapred.ignore.inputs.without.extension": "true",
+}
+_WITHOUT_FILES = ("jdbc", "kafka", "catalog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +181,14 @@ class Settings:
         return [url for url in (self.url, self.snapshot_path, root) if url]
 
     @property
+    def limit(self) -> str | None:
+        """Name the option that keeps files of a table from being read, if there is one."""
+        if self.kind in _WITHOUT_FILES:
+            return None
+        found = (key for key, value in self.options.items() if _leaves_out(key, value))
+        return next((f"source_options {key}" for key in found), None)
+
+    @property
     def has_window(self) -> bool:
         """Say whether a range is to be read, whatever the state says."""
         return self.window_start is not None or self.window_end is not None
@@ -194,11 +225,7 @@ def absolute_url(url: str) -> str:
 def source_problems(config: Mapping[str, Any]) -> list[str]:
     """List what contradicts itself in the tap's own settings; the schema found the rest."""
     options = config.get("source_options") or {}
-    problems = [
-        f"source_options: {key} cannot be set: {_OURS[key.lower()]}"
-        for key in options
-        if key.lower() in _OURS
-    ]
+    problems = [*_option_problems(options)]
     url = config.get("source_url")
     if isinstance(url, str) and (source_kind(url) not in KINDS or not url.partition(":")[2]):
         known = ", ".join(f"{kind}:…" for kind in KINDS)
@@ -218,16 +245,19 @@ def source_problems(config: Mapping[str, Any]) -> list[str]:
 
 
 def _session_problems(url: Any, options: Mapping[str, Any]) -> list[str]:
-    """List what would take the session's time zone from the tap, which reads times in UTC."""
+    """List what the URL and the session must leave to the tap."""
     problems = []
-    if isinstance(url, str) and re.match(r"(?i)jdbc:(mysql|mariadb):.*\bsessionvariables=", url):
+    text = url if isinstance(url, str) else ""
+    if re.match(r"(?i)jdbc:(mysql|mariadb):.*\bsessionvariables=", text):
         problems.append("source_url: sessionVariables cannot stand here; use source_options")
+    if found := re.match(r"(?i)jdbc:.*[?&;](maxrows|rows_per_resultset)=", text):
+        problems.append(f"source_url: {found[1]} cannot be set: {_LEFT_OUT}")
     given = next((v for key, v in options.items() if key.lower() == "sessionvariables"), "")
-    if "time_zone" in str(given).lower():
-        problems.append(
-            "source_options: sessionVariables cannot set time_zone: the tap reads times in UTC"
-        )
-    return problems
+    return problems + [
+        f"source_options: sessionVariables cannot set {name}: {reason}"
+        for name, reason in _OURS_IN_SESSION.items()
+        if name in str(given).lower()
+    ]
 
 
 def _needs_key(config: Mapping[str, Any]) -> bool:
@@ -238,6 +268,21 @@ def _needs_key(config: Mapping[str, Any]) -> bool:
         isinstance(value, Mapping) and value.get("replication_key") for value in options.values()
     )
     return not config.get("default_replication_key") and not keyed
+
+
+def _leaves_out(option: str, value: str) -> bool:
+    return _LIMITS.get(option.lower(), "none") in ("", value.lower())
+
+
+def _option_problems(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options that are the tap's own, and those by which rows would vanish."""
+    for key, value in options.items():
+        name = key.lower()
+        reason = _OURS.get(name) or option_refusal(name)
+        if name == "mode" and str(value).upper() == "DROPMALFORMED":
+            reason = _SKIPS
+        if reason:
+            yield f"source_options: {key} cannot be set: {reason}"
 
 
 def _option_text(value: Any) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from singer_spark.errors import SourceError
-from singer_spark.scratch import make_scratch, remove_scratch
+from singer_spark.scratch import TAP, make_scratch, remove_scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,7 +31,7 @@ _PART = re.compile(r"(part-\d+-.*-c)(\d+)\.txt")
 
 def spooled_blocks(lines: DataFrame) -> Iterator[bytes]:
     """Yield the lines, each with its line end, in blocks of bytes."""
-    scratch = make_scratch("tap-spark-source-")
+    scratch = make_scratch(TAP)
     try:
         folder = scratch / "lines"
         writer = _Writer(lines, folder)

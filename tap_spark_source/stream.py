@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +13,7 @@ from singer_sdk.metrics import get_metrics_logger
 from singer_sdk.singerlib import SchemaMessage, StateMessage
 from typing_extensions import override
 
+from singer_spark.bookmark import AT_BOOKMARK, LATE
 from singer_spark.engine.session import engine_for_pipe
 from singer_spark.errors import SettingsError
 from singer_spark.progress import Pulse
@@ -142,7 +144,7 @@ class SparkStream(DescribedStream):
                 f"{self.name}: late_stream does not go with stream maps, flattening or deselected "
                 "nested properties; remove one of them"
             )
-        return f"{self.name}__late"
+        return f"{self.name}{LATE}"
 
     @override
     def get_replication_key_signpost(self, context: Context | None = None) -> None:
@@ -195,6 +197,7 @@ class SparkStream(DescribedStream):
                     written += count
                     counter.increment(count)
                     below += count if piece.below_bookmark else 0
+                below += piece.below.rows if piece.below else 0
                 # What lay beyond the highest key was nothing: there is nothing new to say.
                 if written > before or piece.version is not None or piece.bookmark != said:
                     self._settle(piece)
@@ -239,6 +242,9 @@ class SparkStream(DescribedStream):
         state = self.stream_state
         state.clear()
         state.update(piece.bookmark)
+        again = piece.again if piece.is_last else None
+        if again and again.rows is not None:
+            state[AT_BOOKMARK] = again.rows.to_dict(again.plan)
         if self._tap.settings.has_window and not (state or self._is_in_state):
             del self.tap_state["bookmarks"][self.name]
         # What tells changes alone has no version, which would retire every other row.
@@ -259,14 +265,26 @@ class SparkStream(DescribedStream):
         """Read the stream in the way that fits what becomes of its rows."""
         tap = self._tap
         loaded = tap.loaded(self.name, self.plan.key_properties)
-        plan = read_for(self.plan, self.scope, loaded, reloads=tap.reloads(self.name))
+        plan = read_for(
+            self.plan, self.scope, loaded, reloads=tap.reloads(self.name), is_told=tap.knows_loading
+        )
+        plan = replace(plan, is_observed=self._is_observed)
         with source_errors(tap.settings, self.name):
             yield from pieces(tap.source, plan, version=self._initialized_at)
+
+    @property
+    def _is_observed(self) -> bool:
+        """Say whether Spark's own counts of what it writes are heard."""
+        settings = self._tap.settings
+        is_written = bool(settings.batch) or not settings.spark.retries_tasks
+        return is_written and not self.takes_sdk_path and self.ABORT_AT_RECORD_COUNT is None
 
     def _open(self, piece: Piece) -> Reading | None:
         if piece.frame is None:
             return None
         version = piece.version if self._stream_version is not None else None
+        if piece.again and self.takes_sdk_path:
+            piece.again.lose()  # nobody looks at what maps make of rows
         name = (self._late_name if piece.below_bookmark else None) or self.name
         return open_reading(
             self._tap.settings,
@@ -275,6 +293,7 @@ class SparkStream(DescribedStream):
             keys=self.plan.key_properties if self.plan.has_deletions else (),
             are_texts=piece.are_texts,
             version=version,
+            watches=[watch for watch in (piece.again, piece.below) if watch],
         )
 
     def _emit(self, piece: Piece, *, written: int) -> Iterator[int]:

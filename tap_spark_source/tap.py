@@ -28,7 +28,7 @@ from tap_spark_source.declaration import CONFIG_JSONSCHEMA
 from tap_spark_source.identity import Identity, place_of
 from tap_spark_source.messages import ExactWriter
 from tap_spark_source.settings import Settings, source_problems
-from tap_spark_source.sources import Source, open_source
+from tap_spark_source.sources import Place, Source, open_source
 from tap_spark_source.stream import SparkStream
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class TapSparkSource(SparkPlugin, Tap):
     config_jsonschema: ClassVar[dict[str, Any]] = CONFIG_JSONSCHEMA
     dynamic_catalog = True
     message_writer_class = ExactWriter
-    _is_checked = False
+    _is_checked = _has_looked = False
 
     def __init__(self, *, catalog: Catalog | dict[str, Any] | None = None, **options: Any) -> None:
         if isinstance(catalog, dict) and not isinstance(catalog, Catalog):
@@ -66,6 +66,14 @@ class TapSparkSource(SparkPlugin, Tap):
         """The source; Spark starts here."""
         return open_source(self.settings)
 
+    def find(self, place: Place) -> Table | None:
+        """Describe the table of a stream; with the first one those of all others are asked for."""
+        if not self._has_looked:
+            self._has_looked = True
+            streams = cast("dict[str, SparkStream]", self.streams)
+            self.source.prefetch(one.place for one in streams.values() if one.is_chosen)
+        return self.source.find(place)
+
     def check_source(self) -> None:
         """Fail, once and before a row is read, where the state belongs to another source."""
         if self._is_checked or not (is_reporting() or self._assignment.source):
@@ -86,6 +94,11 @@ class TapSparkSource(SparkPlugin, Tap):
     def loaded(self, stream: str, keys: Sequence[str]) -> Loaded:
         """Say what becomes of a stream's rows; in a plain pipe nobody knows."""
         return self._assignment.loaded(stream, keys)
+
+    @property
+    def knows_loading(self) -> bool:
+        """Say whether the runner tells what becomes of rows."""
+        return self._assignment.loads is not None
 
     @property
     def spark(self) -> SparkSession:

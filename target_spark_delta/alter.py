@@ -131,7 +131,7 @@ def _add_columns(spark: SparkSession, table: Table, added: Sequence[AddColumn]) 
     fields = [T.StructField(change.path[-1], change.datatype) for change in added]
     allow_names(spark, table, T.StructType(fields))
     columns = ", ".join(
-        f"{quote_path(*change.path)} {to_ddl(change.datatype)}"
+        f"{quote_path(*change.path)} {to_ddl(change.datatype, comments=True)}"
         + (f" comment {literal(change.comment)}" if change.comment else "")
         for change in added
     )
@@ -158,7 +158,7 @@ def _rewritten(
 
 def _widen_in_place(spark: SparkSession, table: Table, widened: Iterable[Widen]) -> None:
     for change in widened:
-        path, after = quote_path(*change.path), to_ddl(change.after)
+        path, after = quote_path(*change.path), to_ddl(change.after, comments=True)
         spark.sql(f"alter table {table.sql} alter column {path} type {after}")
 
 

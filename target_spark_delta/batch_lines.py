@@ -22,8 +22,11 @@ from target_spark_delta.spool import (
     LINE_NUMBER,
     Segment,
     carried_member,
+    entry_of,
+    extracted_member,
     received_member,
     rejected_member,
+    version_member,
 )
 from target_spark_delta.validation import InvalidRecordError, Validator
 
@@ -36,6 +39,7 @@ _CHECKED = "line string, is_rejected boolean, is_deletion boolean, is_record boo
 _Entry = tuple[bytes | None, bool, bool]
 _LEFT_OUT: _Entry = (None, False, False)
 _BLANK = (*_LEFT_OUT, False)
+_whole = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def stage_lines(segment: Segment, manifest: Manifest, texts: DataFrame, place: str) -> int:
@@ -134,13 +138,15 @@ class _Entries:
         self._check = Validator(rules.stream, schema, keys, full=rules.full).check
         self._common = received_member(manifest.received_at)
         if manifest.extracted_at is not None:
-            self._common += b'"time_extracted":%b,' % msgspec.json.encode(manifest.extracted_at)
+            self._common += extracted_member(msgspec.json.encode(manifest.extracted_at))
 
     def entry(self, number: int, file: str, text: bytes, version: int | None) -> _Entry:
         """Return a record's line, whether it is rejected, and whether it is a deletion."""
         lost_key = self._loses_keys
         try:
             text.decode()
+            # The whole text: what follows a record in its line must not become members of ours.
+            text = bytes(_whole(text))
             mapped = self._mapping.apply(text, self._line) if self._mapping else text
             if mapped is None:
                 return _LEFT_OUT
@@ -152,19 +158,15 @@ class _Entries:
             reason = f"no JSON object: {error}"
             text = msgspec.json.encode(text.decode(errors="replace"))
         rejected = rejected_member(f"{reason} (in {file})", lost_key=lost_key)
-        return self._made(number, rejected + _version_member(version), text), True, False
+        return self._made(number, rejected + version_member(version), text), True, False
 
     def _checked(self, number: int, text: bytes, version: int | None) -> _Entry:
         record, is_deletion = self._check(msgspec.Raw(text), self._line, partial=self._partial)
         extra = carried_member(record) if is_deletion or self._partial else b""
-        return self._made(number, extra + _version_member(version), text), False, is_deletion
+        return self._made(number, extra + version_member(version), text), False, is_deletion
 
-    def _made(self, number: int, extra: bytes, text: bytes) -> bytes:
-        return b'{"#":%d,%b%b"record":%b}' % (number, extra, self._common, text.strip())
-
-
-def _version_member(version: int | None) -> bytes:
-    return b"" if version is None else b'"version":%d,' % version
+    def _made(self, number: int, members: bytes, text: bytes) -> bytes:
+        return entry_of(text, number, members + self._common)
 
 
 def first_rejection(rejected: DataFrame) -> str:

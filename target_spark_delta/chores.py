@@ -35,12 +35,24 @@ def check_identity(spark: SparkSession, work: Work, run: Assignment, source: str
         identity.check(known, destination.table, run, source, spark)
 
 
-def tell_table(spark: SparkSession, work: Work, run: Assignment, source: str) -> None:
-    """Tell the runner by what a table is known again, if only Spark can read its log."""
-    destination = work.destination
-    with explained(destination.stream):
-        key = destination.merges_by
-        identity.tell(destination.table, run, destination.stream, key, spark, source)
+def tell_table(
+    spark: SparkSession | None, work: Work, run: Assignment, source: str, *, is_end: bool = False
+) -> bool:
+    """Tell the runner by what a table is known again; return whether its log could be read.
+
+    At the end of a run one that lacks rows by then is refused.
+    """
+    to = work.destination
+    known = run.tables.get(to.stream)
+    with explained(to.stream):
+        history = identity.history_of(to.table, known, spark)
+        if history is None:
+            return False
+        if is_end:
+            before = known if to.rests_on_table else None
+            identity.check_end(before, history, to.table, run, source, work.progress.versions)
+        identity.tell(history, to.table, run, to.stream, to.merges_by, spark, source)
+    return True
 
 
 def drop_abandoned(spark: SparkSession, destination: Destination) -> None:

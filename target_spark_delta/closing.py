@@ -10,12 +10,14 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
+from singer_spark.assignment import Assignment
 from singer_spark.errors import ProtocolError
 from singer_spark.report import is_reporting
 from target_spark_delta import identity, upkeep
 from target_spark_delta.chores import drop_abandoned, drop_spooled, tell_table
 from target_spark_delta.finish import drop_staged, end_parts, retire_gone, swap_in
 from target_spark_delta.flow import Flow
+from target_spark_delta.load import Work
 from target_spark_delta.loader import Job
 from target_spark_delta.sink import SparkDeltaSink
 
@@ -145,11 +147,18 @@ def _tell_tables(flow: Flow, sinks: Collection[SparkDeltaSink]) -> None:
         if sum(one.source == source for one in sinks) > 1:
             # Of several tables that a stream fills one may have had no row yet.
             identity.tell_absent(to.table, run, to.stream, source)
-        is_told = identity.tell(to.table, run, to.stream, to.merges_by, None, source)
+        is_told = tell_table(None, work, run, source, is_end=True)
         known = run.tables.get(to.stream)
         if not is_told and (sink.last_line or (known and not known.is_absent)):
-            flow.do(sink, partial(tell_table, work=work, run=run, source=source))
+            flow.do(sink, _ending(work, run, source))
     flow.drain()
+
+
+def _ending(work: Work, run: Assignment, source: str) -> Job:
+    def end(spark: SparkSession) -> None:
+        tell_table(spark, work, run, source, is_end=True)
+
+    return end
 
 
 def _drop_abandoned(flow: Flow, sinks: Iterable[SparkDeltaSink]) -> None:

@@ -19,6 +19,7 @@ from singer_spark import deltalog, digits
 from singer_spark.deltalog import CommitInfo
 from singer_spark.engine.session import SPARK_ERRORS, answer_of
 from singer_spark.errors import SingerSparkError, StateError, TransientError
+from singer_spark.report import report
 from target_spark_delta import fence
 from target_spark_delta.log import forget_last_commit, last_commit, newest_version, read_commit
 from target_spark_delta.retry import with_retry
@@ -73,7 +74,8 @@ class Late:
 class Counts:
     """How many rows a commit changed, and which of them were late, where that is known.
 
-    `unchanged` counts the records that were left out because the table has them.
+    `unchanged` counts the records that were left out because the table has them, `version` is the
+    one that the commit made.
     """
 
     inserted: int = 0
@@ -81,6 +83,7 @@ class Counts:
     deleted: int = 0
     late: Late | None = None
     unchanged: int = 0
+    version: int | None = dataclasses.field(default=None, compare=False)
 
     def __bool__(self) -> bool:
         """Say whether anything changed."""
@@ -114,7 +117,9 @@ class Tally:
 
 
 def describe_commits(spark: SparkSession, commit: Commit) -> None:
-    """Make the session's commits carry this."""
+    """Make the session's commits carry this; the runner learns of rows before they are there."""
+    if commit.rows is not None:
+        report("writes", commit.stream)
     spark.conf.set(_USER_METADATA, commit.to_json())
 
 
@@ -123,7 +128,7 @@ def append(table: Table, rows: DataFrame, count: int) -> Counts:
     writer = rows.write.format("delta").mode("append")
     _, info = _made(rows.sparkSession, table, lambda: table.save(writer))
     _check_rows(rows.sparkSession, table, info, count)
-    return Counts(inserted=count)
+    return Counts(inserted=count, version=info.version if info else None)
 
 
 def note(spark: SparkSession, table: Table) -> None:
@@ -268,7 +273,8 @@ def replace(
     inserted, removed = (
         (info.metric(name) if info else None) or 0 for name in ("numOutputRows", "numDeletedRows")
     )
-    return Counts(inserted=inserted, deleted=removed if gone is None else gone)
+    deleted = removed if gone is None else gone
+    return Counts(inserted=inserted, deleted=deleted, version=info.version if info else None)
 
 
 def execute(
@@ -300,8 +306,14 @@ def execute(
     if info and count and read is not None and max(read, affected) < count:
         take_back(spark, table, info.version)
         raise lost_rows(table, read, count)
+    version = info.version if info else None
     if "num_inserted_rows" in numbers:
         return Counts(
-            numbers["num_inserted_rows"], numbers["num_updated_rows"], numbers["num_deleted_rows"]
+            numbers["num_inserted_rows"],
+            numbers["num_updated_rows"],
+            numbers["num_deleted_rows"],
+            version=version,
         )
-    return Counts(deleted=affected) if statement.startswith("delete") else Counts(updated=affected)
+    is_delete = statement.startswith("delete")
+    deleted, updated = (affected, 0) if is_delete else (0, affected)
+    return Counts(updated=updated, deleted=deleted, version=version)

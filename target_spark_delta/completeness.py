@@ -25,10 +25,25 @@ def check_completeness(destination: Destination) -> None:
         raise SettingsError(f"stream {destination.stream}: {problem}")
 
 
-def warn_of_repetition(destination: Destination) -> None:
-    """Say once that what a stream sends again is there twice, where nothing can prevent it."""
+def warn_of_repetition(destination: Destination, *, remembers: bool) -> None:
+    """Say once that what a stream sends again is there twice, where nothing can prevent it.
+
+    Args:
+        destination: The stream's.
+        remembers: Whether a store remembers the runs that fail.
+    """
     by_name = destination.options.load_method == "append-only"
-    if destination.scope is not None or not destination.appends:
+    if not destination.appends:
+        return
+    if destination.scope is not None:
+        follows = destination.scope.why == CHANGES_ONLY and not destination.bookmarks
+        if follows and not remembers:
+            logger.warning(
+                "Stream %s has no key and nothing remembers runs that fail, so rows that one has "
+                "committed are appended again; set key_properties in stream_options, or keep the "
+                "state in a store: singer-spark run",
+                destination.stream,
+            )
         return
     if destination.bookmarks and destination.bookmarks[0] not in destination.declared.names:
         logger.warning(

@@ -10,18 +10,25 @@ from typing import Any
 from pyspark.sql import types as T
 from referencing.exceptions import Unresolvable
 
+from singer_spark.datatype import column_names
+from singer_spark.deltalog import NO_TABLES
 from singer_spark.errors import ProtocolError, SchemaError, SettingsError
-from singer_spark.names import case_clashes, table_name
+from singer_spark.names import case_clashes, names_variable, table_name
 from singer_spark.scope import SOME, Scope, engine_of, scope_of, source_of
 from singer_spark.typemap import comment_of, to_struct
 from target_spark_delta.completeness import check_completeness
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import METADATA
+from target_spark_delta.limits import (
+    LONGEST_NAME,
+    MOST_COLUMNS,
+    TooLargeError,
+    check_depth,
+)
 from target_spark_delta.mapping import StreamMapping, changes_values, drops_records
 from target_spark_delta.messages import Message
 from target_spark_delta.methods import history
 from target_spark_delta.settings import Settings
-from target_spark_delta.table import column_names
 from target_spark_delta.validation import nullable, required_names, resolved_schema
 
 logger = logging.getLogger(__name__)
@@ -76,6 +83,7 @@ def parts_of(message: Message) -> Declared:
             f"line {message.number}: key_properties must be a list of names of properties; "
             "look at the tap"
         )
+    check_depth(message.stream, schema)
     bookmarks = body.get("bookmark_properties")
     return Declared(
         schema=schema,
@@ -107,6 +115,8 @@ def destination_of(
         raise ProtocolError(f"stream {stream}: its SCHEMA has no properties; look at the tap")
     try:
         resolved = resolved_schema(schema)
+    except TooLargeError as error:
+        raise SchemaError(f"stream {stream}: {error.message}") from error
     except Unresolvable as error:
         raise SchemaError(
             f"stream {stream}: its SCHEMA refers to {error.ref}, which is not in it; look at the "
@@ -201,15 +211,8 @@ def _check_names(
             f"stream {stream}: columns that differ only by case cannot live in one table: "
             f"{listed}; rename one with stream_maps"
         )
-    if "" in set(column_names(declared)):
-        raise SchemaError(
-            f"stream {stream}: a property without a name cannot be a column; rename it with "
-            "stream_maps"
-        )
-    if len(table_name(stream)) > _LONGEST_NAME:
-        raise SchemaError(
-            f"stream {stream[:40]}…: its name is too long for a table; rename it with stream_maps"
-        )
+    _check_column_names(stream, list(column_names(declared)))
+    _check_table_name(stream)
     if unknown := [key for key in keys if key not in declared.names]:
         raise SchemaError(
             f"stream {stream}: its SCHEMA does not declare the key {', '.join(unknown)}; "
@@ -219,6 +222,48 @@ def _check_names(
         raise SchemaError(
             f"stream {stream} has no key and primary_key_required is set; "
             "set key_properties in stream_options"
+        )
+
+
+def _check_column_names(stream: str, listed: list[str]) -> None:
+    if len(listed) > MOST_COLUMNS:
+        raise SchemaError(
+            f"stream {stream}: its SCHEMA declares {len(listed)} columns, those inside structs "
+            f"included, and a table takes {MOST_COLUMNS}; leave some out, or declare an object "
+            "without properties, which becomes JSON text"
+        )
+    if beyond := [name for name in listed if len(name) > LONGEST_NAME]:
+        raise SchemaError(
+            f"stream {stream}: the name of the property {beyond[0][:40]}… is longer than "
+            f"{LONGEST_NAME} characters; rename it with stream_maps"
+        )
+    if odd := [name for name in listed if "\0" in name]:
+        # Nor may a column pass for one of those that are put in front of a record.
+        raise SchemaError(
+            f"stream {stream}: the property {odd[0]!r} has a NUL in its name, which readers of "
+            "Parquet refuse; rename it with stream_maps"
+        )
+    if odd := [name for name in listed if names_variable(name)]:
+        raise SchemaError(
+            f"stream {stream}: the property {odd[0]} has ${{ in its name, which Hadoop would "
+            "replace by a setting in Parquet files; rename it with stream_maps"
+        )
+    if "" in listed:
+        raise SchemaError(
+            f"stream {stream}: a property without a name cannot be a column; rename it with "
+            "stream_maps"
+        )
+
+
+def _check_table_name(stream: str) -> None:
+    if (folder := table_name(stream).lower()) in NO_TABLES:
+        raise SchemaError(
+            f"stream {stream}: its table would be the folder {folder}, which is no table's; "
+            "rename it with stream_maps"
+        )
+    if len(table_name(stream)) > _LONGEST_NAME:
+        raise SchemaError(
+            f"stream {stream[:40]}…: its name is too long for a table; rename it with stream_maps"
         )
 
 

@@ -130,6 +130,14 @@ class Destination:
         return self.method == "overwrite"
 
     @property
+    def rests_on_table(self) -> bool:
+        """Say whether rows come beside those that earlier runs have loaded.
+
+        So do those of a whole read that are merged: what is gone may come as deletions only.
+        """
+        return not (self.overwrites or self.reloads)
+
+    @property
     def replaces_parts(self) -> bool:
         """Say whether the first records of a run empty the parts of the table that they are in."""
         by_range = self.method == "delete-insert" and self.options.range_column is not None

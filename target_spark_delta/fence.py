@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from singer_spark.assignment import Assignment
 from singer_spark.errors import TransientError
-from singer_spark.state.fence import confirm_lock
+from singer_spark.report import report
+from singer_spark.state.fence import confirm_lock, is_sole_holder
 
 # What a session knows of its run; every stream has a session of its own.
 _RUN = "spark.singerSpark.run"
@@ -73,10 +74,21 @@ def confirm(spark: SparkSession) -> None:
 
 
 def overtaken(what: object) -> TransientError:
-    """Return the error of a run whose place another has taken."""
+    """Return the error of a run whose commits have lower numbers than some that are there.
+
+    They are those of a run that has taken its place, or of one before, whose clock ran ahead and
+    whose store was lost: then the next run counts on above them.
+    """
+    run = Assignment.here()
+    if is_sole_holder(run):
+        report("outnumbered", "")
+        return TransientError(
+            f"{what}: its commits have higher numbers than this run: the state store was lost or "
+            f"moved after a clock ran ahead; count on above them: singer-spark run {run.pipeline}"
+        )
     return TransientError(
-        f"{what}: another run has taken over while this one was paused or unlocked; nothing more "
-        "is committed; wait for it to end, then run again"
+        f"{what}: another run has taken over while this one was paused or unlocked, and nothing "
+        f"more is committed; once that has ended: singer-spark run {run.pipeline or 'PIPELINE'}"
     )
 
 

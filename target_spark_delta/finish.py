@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from singer_spark.datatype import to_ddl
 from singer_spark.names import quote
 from target_spark_delta import fence
 from target_spark_delta.alter import Policy, adapt
@@ -166,7 +167,7 @@ def _retire(
     schema = table.rows(spark).schema
     if destination.keeps_history:
         live = f"t.{history.IS_CURRENT}"
-        retired = gone.closed(now, schema[history.VALID_FROM].dataType.simpleString())
+        retired = gone.closed(now, to_ddl(schema[history.VALID_FROM].dataType))
     elif destination.settings.hard_delete:
         retired = gone.removed()
     else:

@@ -16,7 +16,6 @@ from singer_spark.assignment import Assignment
 from singer_spark.bookmark import is_unfinished
 from singer_spark.progress import INTERVAL_SECONDS, report_progress
 from singer_spark.report import is_reporting
-from target_spark_delta import identity
 from target_spark_delta.checkpoint import (
     Checkpoints,
     Received,
@@ -24,7 +23,7 @@ from target_spark_delta.checkpoint import (
     names_streams,
     state_of,
 )
-from target_spark_delta.chores import check_identity, claim_table, tell_table
+from target_spark_delta.chores import tell_table
 from target_spark_delta.commit import Commit
 from target_spark_delta.destination import Destination
 from target_spark_delta.finish import activate_version
@@ -241,39 +240,6 @@ class Flow:
             self.collect()
         return replace(destination, is_rekeyed=answers[0])
 
-    def check_table(self, sink: SparkDeltaSink) -> None:
-        """See that a stream's table is the one that the stored state belongs to, and claim it."""
-        run, destination = self.assignment, sink.destination
-        known = run.tables.get(destination.stream)
-        # What is loaded as a whole needs nothing that was there before.
-        if not (destination.is_whole or destination.reloads):
-            identity.check_name(destination.table, run, destination.stream, sink.source)
-            if known and not identity.check(known, destination.table, run, sink.source, None):
-                work, source = sink.work, sink.source
-                self.do(sink, lambda spark: check_identity(spark, work, run, source))
-        is_plain = destination.appends and not destination.bookmarks and not destination.reloads
-        if run.unread and is_plain:
-            table, name = destination.table, sink.source
-            self.do(sink, lambda spark: identity.check_unread(spark, table, run, name))
-        if is_plain and destination.scope is not None:
-            self._check_start(sink)
-        sink.progress.has_claimed = destination.stream in run.claimed
-        if run.claims and not sink.progress.has_claimed:
-            # A run that held the lock before may still be at work, whether a record comes or not.
-            commit, work = self.commit_of(sink, None), sink.work
-            self.do(sink, lambda spark: claim_table(spark, work, commit()))
-
-    def _check_start(self, sink: SparkDeltaSink) -> None:
-        """See that rows which nothing tells apart are not appended from their start once more."""
-        run, table, name = self.assignment, sink.destination.table, sink.source
-        by_name = sink.destination.options.load_method == "append-only"
-
-        def check(spark: SparkSession) -> None:
-            identity.check_start(table, run, name, spark, by_name=by_name)
-
-        if not identity.check_start(table, run, name, None, by_name=by_name):
-            self.do(sink, check)
-
     def tell_first(self, spark: SparkSession, sink: SparkDeltaSink) -> None:
         """Tell by what a table is known again once it has rows, for a run that goes on from them.
 
@@ -390,7 +356,7 @@ class Flow:
         needed = {manifest.line for waiting in self._files.values() for manifest in waiting}
         for manifest in visible:
             if self.settings.clean_up_batch_files and manifest.line not in needed:
-                remove_files(manifest.files)
+                remove_files(manifest.files, manifest.roots)
 
     def release(self) -> None:
         """Write the newest STATE that has become true."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from singer_spark import deltalog, digits
+from singer_spark import deltalog
 from singer_spark.assignment import Assignment, TableIdentity
-from singer_spark.bookmark import FULL_TABLE
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import SingerSparkError, StateError
+from singer_spark.names import listed
 from singer_spark.report import report
 from target_spark_delta.files import local_folder, log_files
 from target_spark_delta.log import LOCATIONS, location_of
@@ -41,6 +41,9 @@ class History:
     read: Callable[[int], CommitInfo | None]
 
 
+NO_TABLE = History(None, (), lambda _: None)
+
+
 def history_in_files(location: str) -> History | None:
     """Read a log from its files; None where Python does not reach them.
 
@@ -62,7 +65,7 @@ def history_in_files(location: str) -> History | None:
 def history_by_spark(spark: SparkSession, table: Table) -> History:
     """Read a log through Spark."""
     if table.schema(spark) is None:
-        return History(None, (), lambda _: None)
+        return NO_TABLE
     known = table.detail(spark)["id"]
     columns = "version", "operation", "userMetadata", "operationMetrics"
     rows = spark.sql(f"describe history {table.sql}").select(*columns).toArrow().to_pylist()
@@ -78,8 +81,14 @@ def history_by_spark(spark: SparkSession, table: Table) -> History:
     return History(known, sorted(commits), commits.get)
 
 
-def misfit(known: TableIdentity, history: History) -> str | None:
-    """Say why a table is not the one that the pipeline has loaded, None if it is."""
+def misfit(known: TableIdentity, history: History, written: Collection[int] = ()) -> str | None:
+    """Say why a table is not the one that the pipeline has loaded, None if it is.
+
+    Args:
+        known: The table as it was left.
+        history: What its log says now.
+        written: The versions that need not be looked at, because this run has made them.
+    """
     if not history.versions:
         return "there is no table"
     if history.id is not None and history.id != known.id:
@@ -91,7 +100,8 @@ def misfit(known: TableIdentity, history: History) -> str | None:
     if own and known.run_id and own.metadata.get("run_id") != known.run_id:
         return f"its version {known.version} is not the one that was committed before"
     for version in history.versions:
-        later = history.read(version) if version > known.version else None
+        is_later = version > known.version and version not in written
+        later = history.read(version) if is_later else None
         if later and later.turns_back:
             return f"it was restored or replaced in version {version}"
     return None
@@ -117,13 +127,13 @@ def check(
     """
     if known.is_absent:
         return True
-    history = _history(table, known, spark)
+    history = history_of(table, known, spark)
     if history is None:
         return False
     if why := misfit(known, history):
         raise StateError(
-            f"stream {stream}: {table}: {why}, so the state is ahead of it; "
-            f"{run.ways_on(stream, known.key)}"
+            f"stream {stream}: {table}: {why}, so the state is ahead; "
+            f"{run.ways_on(known.state_of or stream, known.key)}"
         )
     return True
 
@@ -147,113 +157,61 @@ def check_name(table: Table, run: Assignment, stream: str, source: str) -> None:
     ]
     if stream not in run.tables and others:
         raise StateError(
-            f"stream {source}: {table}: it was loaded into {', '.join(others)} before, so the "
-            f"state is ahead of this table; {run.ways_on(source, run.tables[others[0]].key)}"
+            f"stream {source}: {table}: it was loaded into {listed(others, 2)} before, so the "
+            f"state is ahead; {run.ways_on(source, run.tables[others[0]].key)}"
         )
 
 
-def check_unread(spark: SparkSession, table: Table, run: Assignment, stream: str) -> None:
-    """Refuse to append to a table that has rows of a failed run, which the state does not know.
-
-    How far that run got is reported, so that `--resume` goes on from there.
+def check_end(
+    known: TableIdentity | None,
+    history: History,
+    table: Table,
+    run: Assignment,
+    stream: str,
+    written: Collection[int],
+) -> None:
+    """Refuse a table that was removed, made anew or restored while the run loaded it.
 
     Args:
-        spark: A session, for the log's files are out of the runner's reach.
+        known: The table as it was left before; None where the run needs nothing of that.
+        history: What its log says now.
         table: Where the stream goes.
         run: The run.
         stream: The tap's name of the stream.
+        written: The versions that this run has made.
 
     Raises:
-        StateError: They would be there twice.
+        StateError: It lacks rows.
     """
-    history = history_by_spark(spark, table)
-    for commit in deltalog.standing_commits(history.versions, history.read):
-        if commit.turns_back:
-            return
-        if not commit.wrote_rows_of(run.pipeline):
-            continue
-        reached, run_id = commit.metadata.get("state"), str(commit.metadata.get("run_id"))
-        is_left = run_id in run.unread and stream not in run.unread[run_id]
-        begins = (run.begins or {}).get(stream)
-        if not is_left or not reached or begins == digits.canonical(reached):
-            return
-        way = f"remove it, and load it anew: singer-spark run {run.pipeline} --refresh {stream}"
-        if run.may_fill_several(stream):
-            # Another table may not have them: no start is right for all.
-            way = way.replace("remove it", "remove all tables of the stream")
-        elif not commit.lacks_rows:
-            report("reached", stream, bookmark=digits.dumps(reached))
-            way = f"go on after them: singer-spark run {run.pipeline} --resume"
-        raise StateError(
-            f"stream {stream}: {table} has rows that run {run_id} left before it failed, and "
-            f"nothing tells them from those to come; {way}"
+    expected = [known] if known and not known.is_absent else []
+    if written:
+        known_id = expected[0].id if expected else history.id or ""
+        version = min(written)
+        location, run_id = str(table), run.run_id
+        expected.append(
+            TableIdentity(location=location, id=known_id, version=version, run_id=run_id)
         )
-
-
-def check_start(
-    table: Table, run: Assignment, stream: str, spark: SparkSession | None, *, by_name: bool
-) -> bool:
-    """Refuse to append a stream from its very start to a table that has its rows.
-
-    Its bookmark is lost: the table's own commits know one. A full read that is appended because
-    someone chose that never has one, and is appended each time.
-
-    Args:
-        table: Where the stream goes.
-        run: The run.
-        stream: The tap's name of the stream, whose rows nothing tells apart.
-        spark: A session, where the log's files are out of reach, or rows are looked for.
-        by_name: Whether it is appended because someone chose that.
-
-    Returns:
-        Whether it could be judged.
-
-    Raises:
-        StateError: The rows would be there twice.
-    """
-    if not run.begins_afresh(stream) or (by_name and run.rereads):
-        return True
-    history = _history(table, None, spark)
-    if history is None or not _has_rows_of(history, run, by_name=by_name):
-        return history is not None
-    if spark is None:
-        return False
-    if not spark.sql(f"select 1 from {table.sql} limit 1").isEmpty():
-        raise StateError(
-            f"stream {stream}: {table} has rows of it, but the state has no bookmark, and all of "
-            "it would be appended once more; find the bookmark: singer-spark state recover "
-            f"{run.pipeline}, or remove the table and run again"
-        )
-    return True
-
-
-def _has_rows_of(history: History, run: Assignment, *, by_name: bool) -> bool:
-    """Say whether commits that stand have rows of a stream which has a bookmark after them."""
-    for commit in deltalog.standing_commits(history.versions, history.read):
-        if commit.turns_back and "RESTORE" not in commit.operation:
-            return False
-        is_own = commit.metadata.get("run_id") == run.run_id
-        if is_own or not commit.wrote_rows_of(run.pipeline):
-            continue
-        reached = commit.metadata.get("state")
-        if not by_name:
-            return True
-        if reached is not None:
-            return bool(reached) and FULL_TABLE not in reached
-    return False
+    for one in expected:
+        if why := misfit(one, history, written):
+            raise StateError(
+                f"stream {stream}: {table} changed while the run loaded it: {why}; "
+                f"{run.ways_on(stream, known.key if known else ())}"
+            )
 
 
 def tell(
+    history: History,
     table: Table,
     run: Assignment,
     stream: str,
     key: Sequence[str],
     spark: SparkSession | None,
     source: str | None = None,
-) -> bool:
-    """Report the identity of a stream's table to the runner; return whether it could be told.
+) -> None:
+    """Report the identity of a stream's table to the runner, if there is one.
 
     Args:
+        history: What its log says.
         table: The table.
         run: The run.
         stream: The stream.
@@ -262,9 +220,6 @@ def tell(
         source: The stream of the tap, which may have another name.
     """
     known = run.tables.get(stream)
-    history = _history(table, known, spark)
-    if history is None:
-        return False
     if history.versions and history.id is not None:
         version, run_id = _last_of(history, run, known)
         location = _location(table, known, spark) or str(table)
@@ -277,7 +232,6 @@ def tell(
             state_of=None if source == stream else source,
         )
         report("table", stream, **now.to_dict())
-    return True
 
 
 def tell_absent(table: Table, run: Assignment, stream: str, source: str) -> None:
@@ -288,7 +242,7 @@ def tell_absent(table: Table, run: Assignment, stream: str, source: str) -> None
     report("table", stream, **absent.to_dict())
 
 
-def _history(
+def history_of(
     table: Table, known: TableIdentity | None, spark: SparkSession | None
 ) -> History | None:
     """Read a table's log, None where only Spark reaches it and there is no session."""

@@ -95,8 +95,8 @@ def check_reload(destination: Destination) -> None:
     if destination.reloads and destination.appends and not by_name:
         raise SettingsError(
             f"stream {destination.stream}: loaded afresh it would append rows that its table has, "
-            "and neither a key nor a replication key tells them apart; set key_properties in "
-            "stream_options, or remove the table and run again"
+            "and no key tells them apart; set key_properties in stream_options, or remove the "
+            f"table, then: {_refresh(destination, destination.pipeline)}"
         )
 
 

@@ -26,6 +26,7 @@ from target_spark_delta.keys import (
     known_key,
     note_key,
 )
+from target_spark_delta.log import metadata_of, newest_version, read_commit
 from target_spark_delta.methods import METHODS, Batch, Progress, gone, lacking, overwrite
 from target_spark_delta.methods.late import Bookmark
 from target_spark_delta.methods.owners import check_owner
@@ -70,6 +71,7 @@ def load_segment(
         if segment.rejected < segment.rows:
             counts = _load_rows(spark, work, segment, source, commit, if_made)
             _check_size(spark, work, segment, counts, commit)
+            see_same_table(spark, work, commit.run_id)
             _note_change(spark, work, counts, if_made if work.progress.made_table else commit)
             _note_key(spark, work, counts, commit)
             told += [] if counts is None else [(counts, segment.loaded)]
@@ -93,6 +95,8 @@ def _note_change(spark: SparkSession, work: Work, counts: Counts | None, commit:
     """Remember that a commit was made, and which STATE it carries."""
     if counts:
         work.progress.has_changed, work.progress.carried = True, commit.state
+        if counts.version is not None:
+            work.progress.versions.add(counts.version)
         note_claim(spark, work)
 
 
@@ -107,6 +111,7 @@ def _load_rows(
     destination = work.destination
     describe_commits(spark, commit.without_rows())
     found = first_look(spark, work)
+    see_same_table(spark, work, commit.run_id)
     work.progress.made_table |= found is None
     commit = if_made if work.progress.made_table else commit
     before = None if destination.overwrites else found
@@ -170,6 +175,21 @@ def first_look(spark: SparkSession, work: Work) -> T.StructType | None:
     return schema
 
 
+def see_same_table(spark: SparkSession, work: Work, run_id: str) -> None:
+    """See that the last commit of the run is still in the table, that nobody made it anew."""
+    version, destination = max(work.progress.versions, default=None), work.destination
+    if version is None or destination.overwrites:
+        return
+    info = read_commit(spark, destination.table, version)
+    if info is None:
+        # It was cleaned up, unless there are only older ones.
+        is_same = newest_version(spark, destination.table) >= version
+    else:
+        is_same = info.metadata.get("run_id") == run_id
+    if not is_same:
+        raise vanished(destination)
+
+
 def note_claim(spark: SparkSession, work: Work) -> None:
     """Note after a commit that a run which held the lock before can make none any more."""
     if fence.must_claim(spark) and not work.progress.has_claimed:
@@ -181,8 +201,8 @@ def vanished(destination: Destination) -> StateError:
     """Return the error of a table that is gone with rows of the run."""
     way = f"singer-spark run {destination.pipeline or 'PIPELINE'} --refresh {destination.read_as}"
     return StateError(
-        f"stream {destination.stream}: {destination.table}: the table was removed while the run "
-        f"loaded it, and rows with it; no STATE is released; load it anew: {way}"
+        f"stream {destination.stream}: {destination.table}: the table was removed or made anew "
+        f"while the run loaded it, and rows with it; no STATE is released; load it anew: {way}"
     )
 
 
@@ -275,12 +295,14 @@ def _partition_columns(
     if progress.partition_columns is None:
         columns = frozenset(destination.layout.partition_by)
         if is_there:
-            detail = destination.table.detail(spark)
-            check_key(destination, detail["properties"], commit.pipeline)
-            is_noted = known_key(detail["properties"]) is not None
+            known = metadata_of(spark, destination.table)
+            check_key(destination, known.properties, commit.pipeline)
+            is_noted = known_key(known.properties) is not None
             progress.lacks_key = destination.merges and not is_noted
-            columns = columns.union(detail["partitionColumns"])
-            regain_clusters(spark, destination.table, detail, destination.layout.cluster_by)
+            columns = columns.union(known.partition_columns)
+            if clusters := destination.layout.cluster_by:
+                detail = destination.table.detail(spark)
+                regain_clusters(spark, destination.table, detail, clusters)
         progress.partition_columns = columns
     return progress.partition_columns
 

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from singer_spark import deltalog
 from singer_spark.causes import innermost_cause
-from singer_spark.deltalog import CommitInfo
+from singer_spark.deltalog import CommitInfo, TableMetadata
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import SingerSparkError
 from target_spark_delta.files import give_up, log_files
@@ -56,6 +56,19 @@ def newest_version(spark: SparkSession, table: Table) -> int:
             give_up(location, error)
     (newest,) = answer(spark, f"describe history {table.sql} limit 1")
     return int(newest["version"])
+
+
+def metadata_of(spark: SparkSession, table: Table) -> TableMetadata:
+    """Return partitions and properties of a table; Spark would read the whole of its log."""
+    location = location_of(spark, table)
+    if objects := log_files(location):
+        try:
+            if known := deltalog.table_metadata(objects):
+                return known
+        except SingerSparkError as error:
+            give_up(location, error)
+    detail = table.detail(spark)
+    return TableMetadata(detail["id"], tuple(detail["partitionColumns"]), detail["properties"])
 
 
 def location_of(spark: SparkSession, table: Table) -> str:

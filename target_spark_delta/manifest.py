@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
+from urllib.parse import urlsplit
 
 from singer_spark.errors import ProtocolError, TransientError
 from singer_spark.scope import MEMBER
+from target_spark_delta.batch_roots import S3, BatchRoots, local_path, spark_url
 from target_spark_delta.formats import is_checked_as_text
 from target_spark_delta.mapping import StreamMapping
 from target_spark_delta.validation import nullable, required_names, resolved_schema
@@ -19,7 +20,6 @@ logger = logging.getLogger(__name__)
 
 FORMATS = ("jsonl", "parquet")
 _GZIP = b"\x1f\x8b"
-_S3 = ("s3", "s3a")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,7 @@ class Manifest:
         received_at: When the message came, in microseconds.
         rows: How many records the files have, where their tap says so.
         rules: What the records must satisfy.
+        roots: Where the files may lie.
     """
 
     files: tuple[str, ...]
@@ -45,6 +46,7 @@ class Manifest:
     received_at: int = 0
     rows: int | None = None
     rules: Rules
+    roots: BatchRoots = field(default_factory=BatchRoots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +121,10 @@ def has_only_types(schema: Any) -> bool:
     )
 
 
-def parse_manifest(body: Mapping[str, Any], line: int) -> tuple[tuple[str, ...], str]:
-    """Return the files and the format that a BATCH message names."""
+def parse_manifest(
+    body: Mapping[str, Any], line: int, roots: BatchRoots
+) -> tuple[tuple[str, ...], str]:
+    """Return the files and the format that a BATCH message names, files below the roots alone."""
     encoding = body.get("encoding")
     kind = encoding.get("format") if isinstance(encoding, Mapping) else None
     if kind not in FORMATS:
@@ -134,7 +138,7 @@ def parse_manifest(body: Mapping[str, Any], line: int) -> tuple[tuple[str, ...],
             f"line {line}: a BATCH needs a manifest, the list of its files; look at the tap"
         )
     for file in files:
-        _check_file(file, line)
+        roots.check(file, line)
     return tuple(files), kind
 
 
@@ -155,24 +159,6 @@ def check_rows(manifest: Manifest, found: int) -> None:
         )
 
 
-def _check_file(file: str, line: int) -> None:
-    path = local_path(file)
-    if file.endswith("/") or (path and path.is_dir()):
-        raise ProtocolError(
-            f"line {line}: {file} is a folder, where a BATCH names files; look at the tap"
-        )
-    if path and not path.exists():
-        raise ProtocolError(f"line {line}: BATCH file {file} does not exist; look at the tap")
-
-
-def local_path(url: str) -> Path | None:
-    """Return the path of a file on this machine, None where the URL leads elsewhere."""
-    parts = urlparse(url)
-    if parts.scheme == "file":
-        return Path(unquote(parts.path))
-    return None if parts.scheme else Path(url)
-
-
 def readable_files(manifest: Manifest, folder: Path, *, shares_disk: bool) -> list[str]:
     """Return the files under names that Spark can read.
 
@@ -182,8 +168,9 @@ def readable_files(manifest: Manifest, folder: Path, *, shares_disk: bool) -> li
     names = []
     for index, url in enumerate(manifest.files):
         path = local_path(url)
+        manifest.roots.check(url, manifest.line)  # again: a link may lead elsewhere by now
         if path is None or not shares_disk:
-            names.append(f"s3a{url[url.index(':') :]}" if urlparse(url).scheme in _S3 else url)
+            names.append(spark_url(url))
             continue
         link = folder / f"{index}.{manifest.format}{'.gz' if _is_gzip(path, manifest) else ''}"
         link.symlink_to(path.resolve())
@@ -198,12 +185,12 @@ def _is_gzip(path: Path, manifest: Manifest) -> bool:
         return file.read(len(_GZIP)) == _GZIP
 
 
-def remove_files(files: Sequence[str]) -> None:
-    """Remove files whose rows are committed; one that stays is only told of."""
+def remove_files(files: Sequence[str], roots: BatchRoots) -> None:
+    """Remove files whose rows are committed, below the roots; one that stays is only told of."""
     # Spark's workers import this module too, and need no S3 client.
     from botocore.exceptions import BotoCoreError, ClientError
 
-    for url in files:
+    for url in filter(roots.may_remove, files):
         try:
             _remove(url)
         except (OSError, BotoCoreError, ClientError) as error:
@@ -214,8 +201,8 @@ def _remove(url: str) -> None:
     import boto3
 
     if path := local_path(url):
-        path.unlink(missing_ok=True)
-    elif (parts := urlparse(url)).scheme in _S3:
+        path.resolve().unlink(missing_ok=True)
+    elif (parts := urlsplit(url)).scheme in S3:
         boto3.client("s3").delete_object(Bucket=parts.netloc, Key=parts.path.lstrip("/"))
     else:
         logger.warning("BATCH file %s stays: only local files and S3 are cleaned up", url)

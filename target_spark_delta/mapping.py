@@ -124,9 +124,7 @@ class StreamMapping:
         record = self.apply(message.record, message.number)
         if record is None:
             return None
-        members = msgspec.json.decode(message.line, type=dict[str, msgspec.Raw])
-        members["record"] = raw = msgspec.Raw(record)
-        return msgspec.structs.replace(message, record=raw, line=_encode(members))
+        return msgspec.structs.replace(message, record=msgspec.Raw(record))
 
     @cached_property
     def _map(self) -> StreamMap:

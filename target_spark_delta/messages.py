@@ -18,6 +18,7 @@ from singer_sdk.singerlib.encoding.base import GenericSingerReader
 from typing_extensions import override
 
 from singer_spark.errors import DataError, ProtocolError
+from target_spark_delta.limits import LONGEST_LINE
 
 _BLOCK_BYTES = 1 << 20
 _IDLE_SECONDS = 0.2
@@ -32,6 +33,7 @@ class Message(msgspec.Struct):
     stream: str = ""
     record: msgspec.Raw = msgspec.Raw()
     version: Annotated[int, _LONG] | None = None
+    time_extracted: msgspec.Raw = msgspec.Raw()
     value: msgspec.Raw = msgspec.Raw()
     line: bytes = msgspec.field(default=b"", name=" line")
     number: int = msgspec.field(default=0, name=" number")
@@ -126,6 +128,7 @@ class MessageReader(GenericSingerReader[bytes]):
         poll = select.poll()
         poll.register(descriptor, select.POLLIN | select.POLLHUP)
         parts: list[bytes] = []
+        size = 0
         while True:
             self.on_tick()
             if not poll.poll(_IDLE_SECONDS * 1000):
@@ -137,9 +140,15 @@ class MessageReader(GenericSingerReader[bytes]):
             if lines:
                 parts.append(lines[0])
                 lines[0] = b"".join(parts)
-                parts = []
+                parts, size = [], 0
                 yield from lines
             parts.append(rest)
+            size += len(rest)
+            if size > LONGEST_LINE:
+                raise DataError(
+                    f"a line is longer than {LONGEST_LINE} bytes, more than a message may have; "
+                    "look at the tap"
+                )
         if last := b"".join(parts):
             yield last
 

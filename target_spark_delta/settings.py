@@ -11,7 +11,8 @@ from singer_sdk import typing as th
 
 from singer_spark.declaration import SPARK
 from singer_spark.names import merged_options
-from singer_spark.settings import SparkSettings
+from singer_spark.settings import SparkSettings, own_catalog
+from target_spark_delta.batch_roots import BatchRoots
 from target_spark_delta.options import LOAD_METHODS, STREAM_OPTIONS, StreamSettings
 
 CONFIG_JSONSCHEMA = th.PropertiesList(
@@ -169,7 +170,20 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
         th.BooleanType,
         default=False,
         title="Clean up BATCH files",
-        description="Remove the files of a BATCH message, local or in S3, once they are committed.",
+        description=(
+            "Remove the files of a BATCH message, local or in S3, once they are committed. Only "
+            "files below batch_roots are removed."
+        ),
+    ),
+    th.Property(
+        "batch_roots",
+        th.ArrayType(th.StringType),
+        title="Roots of BATCH files",
+        description=(
+            "Folders and prefixes, such as /data/batches or s3://lake/batches, whose files a BATCH "
+            "message may name; others are refused. Unset, any file may be read and none is "
+            "removed. singer-spark run adds the folder that it makes."
+        ),
     ),
     th.Property(
         "primary_key_required",
@@ -218,6 +232,7 @@ class Settings:
     table_properties: Mapping[str, str]
     process_activate_version: bool
     clean_up_batch_files: bool
+    batch_roots: BatchRoots
     primary_key_required: bool
     temp_dir: str | None
     parallelism: int
@@ -229,7 +244,7 @@ class Settings:
         """Read a validated config, whose defaults are filled in."""
         return cls(
             path=re.sub("(?<=.)/+$", "", config.get("path") or ""),
-            catalog=config.get("catalog") or None,
+            catalog=own_catalog(config.get("catalog") or None),
             schema=config.get("default_target_schema") or None,
             load_method=config["load_method"],
             hard_delete=config["hard_delete"],
@@ -247,6 +262,7 @@ class Settings:
             table_properties=config["table_properties"],
             process_activate_version=config["process_activate_version_messages"],
             clean_up_batch_files=config["clean_up_batch_files"],
+            batch_roots=BatchRoots(config.get("batch_roots") or ()),
             primary_key_required=config["primary_key_required"],
             temp_dir=config.get("temp_dir"),
             parallelism=config["parallelism"],

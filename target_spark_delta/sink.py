@@ -20,7 +20,14 @@ from target_spark_delta.mapping import StreamMapping
 from target_spark_delta.messages import Message
 from target_spark_delta.methods import Progress
 from target_spark_delta.methods.late import Bookmark, told_bookmark
-from target_spark_delta.spool import Segment, carried_member, received_member, rejected_member
+from target_spark_delta.spool import (
+    Segment,
+    carried_member,
+    extracted_member,
+    received_member,
+    rejected_member,
+    version_member,
+)
 from target_spark_delta.validation import InvalidRecordError, Validator, resolved_schema
 
 
@@ -110,30 +117,35 @@ class SparkDeltaSink:
         segment = self.segment or self._open()
         if segment.keys is not None:
             segment.keys.add(self._key_of(record))
-        extra = b""
+        members = b""
         if is_deletion or partial:
             segment.is_partial = True
             segment.has_deletions |= is_deletion
-            extra = carried_member(record)
+            members = carried_member(record)
         if self._stamps:
-            extra += received_member(self._next_received_at())
+            members += received_member(self._next_received_at())
+            members += extracted_member(message.time_extracted)
         if message.version is not None:
             segment.has_versions = True
-        return self._append(segment, message, extra)
+        return self._append(segment, message, members)
 
     def _reject(self, message: Message, why: bytes) -> bool:
         segment = self.segment or self._open()
         segment.rejected += 1
         return self._append(segment, message, why)
 
-    def _append(self, segment: Segment, message: Message, extra: bytes) -> bool:
-        segment.append(message.line, message.number, extra)
+    def _append(self, segment: Segment, message: Message, members: bytes) -> bool:
+        if message.version is not None:
+            members += version_member(message.version)
+        segment.append(message.record, message.number, members)
         return segment.rows >= self._most_rows or segment.size >= self._most_bytes
 
     def take_batch(self, message: Message) -> Segment | None:
         """Take the files of a BATCH message as a segment of their own."""
         body = message.body()
-        files, kind = parse_manifest(body, message.number)
+        roots = self._settings.batch_roots
+        roots.warn_once(cleans_up=self._settings.clean_up_batch_files)
+        files, kind = parse_manifest(body, message.number, roots)
         if not files:
             return None
         manifest = Manifest(
@@ -152,6 +164,7 @@ class SparkDeltaSink:
                 partial=self._partial_records,
                 mapping=self._mapping,
             ),
+            roots=roots,
         )
         if message.version is not None:
             self.versions.add(message.version)

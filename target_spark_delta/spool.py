@@ -1,9 +1,10 @@
 """Records on their way to a commit: files of lines on disk, cut into segments.
 
-A line of a segment is the record's message as it came, with members put in front: `#`, its number
-in the input, which is the order of the records, `~`, the properties it carries, where what it does
-not carry must be left alone, `@`, when it was received, `!`, why it is not to be loaded, and `?`,
-that nothing says which row it is of.
+A line of a segment is written here member by member, never copied from a message, which may have
+members of the same names: `record`, as it came, and in front of it `#`, its number in the input,
+which is the order of the records, `~`, the properties it carries, where what it does not carry must
+be left alone, `@`, when it was received, `!`, why it is not to be loaded, `?`, that nothing says
+which row it is of, `version` and `time_extracted`.
 """
 
 from __future__ import annotations
@@ -141,11 +142,9 @@ class Segment:
         _open_files.append(self)
         self._write(entry)
 
-    def append(self, line: bytes, number: int, extra: bytes = b"") -> None:
-        """Write one record's message; `extra` are more members, each with its comma."""
-        if line[0] != 0x7B or line[-1] == 0x0D:
-            line = line.strip()
-        entry = b'{"#":%d,%b%b\n' % (number, extra, line[1:])
+    def append(self, record: bytes | msgspec.Raw, number: int, members: bytes = b"") -> None:
+        """Write one record, which is JSON; each of the members has its comma."""
+        entry = b"%b\n" % entry_of(record, number, members)
         try:
             self._write(entry)
         except OSError as error:
@@ -249,6 +248,11 @@ def _range_of(values: Collection[Any]) -> Range:
     return Range(low, high, nulls, tuple(values))
 
 
+def entry_of(record: bytes | msgspec.Raw, number: int, members: bytes) -> bytes:
+    """Write a line of a segment, without its end."""
+    return b'{"#":%d,%b"record":%b}' % (number, members, record)
+
+
 def carried_member(names: Iterable[str]) -> bytes:
     """Write the member that names the properties a record carries."""
     return b'"~":%b,' % msgspec.json.encode(list(names))
@@ -257,6 +261,16 @@ def carried_member(names: Iterable[str]) -> bytes:
 def received_member(microseconds: int) -> bytes:
     """Write the member that tells when a record was received."""
     return b'"@":%d,' % microseconds
+
+
+def version_member(version: int | None) -> bytes:
+    """Write the member that tells a record's version of its stream, where it has one."""
+    return b"" if version is None else b'"version":%d,' % version
+
+
+def extracted_member(time: bytes | msgspec.Raw) -> bytes:
+    """Write the member that tells when a record was extracted, given as JSON."""
+    return b'"time_extracted":%b,' % time if time else b""
 
 
 def rejected_member(reason: str, *, lost_key: bool = False) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import types as T
 from typing_extensions import override
 
-from singer_spark.datatype import comment_ddl, to_ddl
+from singer_spark.datatype import column_names, comment_ddl, to_ddl
 from singer_spark.engine.session import answer_of
 from singer_spark.names import literal, quote, quote_path
+from singer_spark.settings import IMPLEMENTATION, OWN_CATALOG, WAREHOUSE
 from target_spark_delta import fence, files
 
 # Whatever the session says, what is not replaced by a condition is replaced as a whole.
@@ -101,9 +102,25 @@ class Table:
         try:
             return self.rows(spark).schema
         except AnalysisException as error:
-            if error.getCondition() in _MISSING:
-                return None
-            raise
+            if error.getCondition() not in _MISSING:
+                raise
+        return self.rows(spark).schema if self._is_found_again(spark) else None
+
+    def _is_found_again(self, spark: SparkSession) -> bool:
+        """Enter a table that lies in its place into a catalog which has forgotten it.
+
+        Without a metastore Spark's own catalog knows what was made since Spark was started.
+        """
+        catalog = self.sql.partition(".")[0].strip("`")
+        is_own = self.path is None and catalog == OWN_CATALOG
+        if not is_own or spark.conf.get(IMPLEMENTATION) != "in-memory":
+            return False
+        place = f"{_folder_of(spark, self.sql.rpartition('.')[0])}/{self.name.lower()}"
+        if Table(f"delta.{quote(place)}", place).schema(spark) is None:
+            return False
+        self.make_schema(spark)
+        spark.sql(f"create table if not exists {self.sql} using delta location {literal(place)}")
+        return True
 
     def history(self, spark: SparkSession, most: int) -> list[dict[str, Any]]:
         """Return the operations of the last commits, newest first, and what they counted."""
@@ -119,6 +136,18 @@ class Table:
         """Cluster what is written from now on."""
         if columns:
             spark.sql(f"alter table {self.sql} {_columns('cluster by', columns)}")
+
+
+def _folder_of(spark: SparkSession, schema: str) -> str:
+    """Return where a schema of Spark's own catalog has its tables, or would have them."""
+    try:
+        known = answer(spark, f"describe schema {schema}")
+    except AnalysisException as error:
+        if error.getCondition() not in _MISSING:
+            raise
+        name = schema.rpartition(".")[2].strip("`").lower()
+        return f"{spark.conf.get(WAREHOUSE)}/{name}.db"
+    return next(str(one["info_value"]) for one in known if one["info_name"] == "Location")
 
 
 def answer(spark: SparkSession, statement: str) -> list[dict[str, Any]]:
@@ -143,7 +172,7 @@ def create(spark: SparkSession, table: Table, schema: T.StructType, layout: Layo
     table.make_schema(spark)
     properties = {**naming(schema), **layout.properties}
     columns = ", ".join(
-        f"{quote(column.name)} {to_ddl(column.dataType)}"
+        f"{quote(column.name)} {to_ddl(column.dataType, comments=True)}"
         f"{'' if column.nullable else ' not null'}{comment_ddl(column)}"
         for column in schema
     )
@@ -201,18 +230,6 @@ def naming(*datatypes: T.DataType) -> dict[str, str]:
     """Return the properties of a table that can name these columns."""
     odd = any(_NEEDS_MAPPING.search(name) for kind in datatypes for name in column_names(kind))
     return dict(_MAPPING) if odd else {}
-
-
-def column_names(datatype: T.DataType) -> Iterable[str]:
-    """Name all columns, those inside structs too."""
-    if isinstance(datatype, T.StructType):
-        for column in datatype:
-            yield column.name
-            yield from column_names(column.dataType)
-    elif isinstance(datatype, T.ArrayType):
-        yield from column_names(datatype.elementType)
-    elif isinstance(datatype, T.MapType):
-        yield from column_names(datatype.valueType)
 
 
 def _columns(clause: str, names: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -36,6 +36,7 @@ from target_spark_delta.flow import Flow
 from target_spark_delta.loader import Loader
 from target_spark_delta.mapping import StreamMapping, mappings_of
 from target_spark_delta.messages import Message, MessageReader
+from target_spark_delta.opening import open_tables
 from target_spark_delta.settings import (
     CONFIG_JSONSCHEMA,
     Settings,
@@ -123,6 +124,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         if parts.engine and self._engine_of_tap is None:
             self._engine_of_tap = parts.engine
             hold_engine(self._settings.spark, sorted(self._urls), parts.engine)
+        opened = {*self._sinks}
         if self._settings.maps is None:
             routes = [self._declare(message.stream, parts, message)]
         else:
@@ -132,6 +134,9 @@ class TargetSparkDelta(SparkPlugin, Target):
                     self._settings.maps, message.stream, parts.schema, parts.keys
                 )
             ]
+        new = [sink for sink in routes if sink.destination.stream not in opened]
+        open_tables(self._flow, routes, new)
+        self._note_siblings(new)
         self._routes[message.stream] = routes
         self._schema_lines[message.stream] = message.line
 
@@ -169,22 +174,20 @@ class TargetSparkDelta(SparkPlugin, Target):
             self._flow.submit_held()
             self._flush(before, at_end=True)
         else:
-            warn_of_repetition(destination)
+            warn_of_repetition(destination, remembers=self._assignment.remembers)
         sink = self._new_sink(destination, parts.schema, before, mapping)
         sink.declared_line = message.number
         self._flow.declare(sink)
         self._sinks[stream] = sink
-        if before is None:
-            self._flow.check_table(sink)
-            self._note_siblings(sink)
         return sink
 
-    def _note_siblings(self, sink: SparkDeltaSink) -> None:
+    def _note_siblings(self, new: Sequence[SparkDeltaSink]) -> None:
         """Report the tables of a stream that fills several, though one may never get a row.
 
         A run that goes on from the checkpoint of this one, if it fails, knows all of them then.
         """
-        siblings = [one for one in self._sinks.values() if one.source == sink.source]
+        sources = {one.source for one in new}
+        siblings = [one for one in self._sinks.values() if one.source in sources]
         for one in siblings if len(siblings) > 1 else ():
             stream = one.destination.stream
             if not one.last_line and stream not in self._assignment.tables:

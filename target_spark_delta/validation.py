@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import copy
 import logging
-import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import jsonschema_rs
 import msgspec
-from jsonschema import FormatChecker
-from jsonschema.exceptions import best_match
-from jsonschema.validators import validator_for
+from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.validators import extend, validator_for
 from pyspark.sql import types as T
 from singer_sdk.exceptions import MissingKeyPropertiesError
-from singer_sdk.singerlib import resolve_schema_references
 
 from singer_spark.errors import RecordError, SchemaError
 from singer_spark.typemap import to_spark_type, value_kinds
 from target_spark_delta.drafts import dated, is_draft_4, never_fetch, with_whole_numbers
 from target_spark_delta.formats import CHECKS, is_text
+from target_spark_delta.references import with_references
 
 logger = logging.getLogger(__name__)
 
@@ -148,22 +147,68 @@ def _nearest_double(text: str) -> float:
     return max(-sys.float_info.max, min(float(text), sys.float_info.max))
 
 
+@lru_cache(maxsize=256)
+def _matcher(pattern: str) -> Callable[[Any], bool]:
+    """Return the engine that decides, for one pattern: its time grows with the text alone.
+
+    That of Python's `re` may double with every letter.
+    """
+    return jsonschema_rs.validator_for({"pattern": pattern}).is_valid
+
+
+def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and not _matcher(pattern)(instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Any, patterns: Mapping[str, Any], instance: Any, _: Any
+) -> Iterator[ValidationError]:
+    for pattern, rules in patterns.items() if isinstance(instance, dict) else ():
+        for name in filter(_matcher(pattern), instance):
+            yield from validator.descend(instance[name], rules, path=name, schema_path=pattern)
+
+
+def _additional(
+    validator: Any, rules: Any, instance: Any, schema: Mapping[str, Any]
+) -> Iterator[ValidationError]:
+    if "patternProperties" not in schema:
+        check: Any = Draft202012Validator.VALIDATORS["additionalProperties"]
+        yield from check(validator, rules, instance, schema)
+
+
+def _left_out(*_: Any) -> Iterator[ValidationError]:
+    """Say nothing: the time would grow with the square of the items, or by a foreign pattern."""
+    return iter(())
+
+
+_LINEAR: dict[str, Any] = {
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "unevaluatedProperties": _left_out,
+    "uniqueItems": _left_out,
+}
+
+
 def _broken_rule(rules: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return where a record breaks which rule, and how."""
-    validator = validator_for(rules)
+    validator = extend(  # type: ignore[no-untyped-call]
+        validator_for(rules), {**_LINEAR, "additionalProperties": _additional}
+    )
     checker = FormatChecker(())
     checker.checkers = {
         **validator.FORMAT_CHECKER.checkers,
         **{name: (check, ()) for name, check in CHECKS.items()},
     }
+    checker.checkers.pop("regex", None)
     try:
         error = best_match(validator(rules, format_checker=checker).iter_errors(record))
-    except re.error:
+    except RecursionError:
         error = None
     if error is not None:
         path = error.json_path.removeprefix("$").removeprefix(".")
         return path or "the record", str(error.validator), error.message
-    # A pattern that Python's `re` does not know, or a format that jsonschema checks only with
+    # A rule that is left to the one who decides, or a format that jsonschema checks only with
     # packages that are not installed.
     first = next(iter(_fast_validator(rules).iter_errors(record)))
     path = ".".join(map(str, first.instance_path))
@@ -172,8 +217,7 @@ def _broken_rule(rules: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[s
 
 def resolved_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a JSON Schema with its references replaced; one to itself becomes any value."""
-    resolved: dict[str, Any] = resolve_schema_references(_copied(schema))
-    return resolved
+    return with_references(_copied(schema))
 
 
 def _copied(schema: Any) -> Any:

@@ -167,7 +167,7 @@ def _kind(setting: Mapping[str, Any]) -> str:
 
 
 def _type(setting: Mapping[str, Any]) -> str:
-    return "secret string" if setting.get("secret") else _kind(setting)
+    return f"secret {_kind(setting)}" if setting.get("secret") else _kind(setting)
 
 
 def _default(setting: Mapping[str, Any]) -> str:

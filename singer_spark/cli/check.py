@@ -23,6 +23,7 @@ from singer_spark.pipeline import (
 )
 from singer_spark.pipeline.endpoints import DEFAULT_TARGET
 from singer_spark.pipeline.tables import s3_options
+from singer_spark.pipeline.transit import transit_advice
 from singer_spark.runner.commands import find_command
 from singer_spark.runner.probe import sample_source, start_target
 from singer_spark.runner.supervisor import StoppedError
@@ -161,7 +162,9 @@ def _store(pipeline: Pipeline) -> str:
 
 def _source(pipeline: Pipeline) -> Step:
     samples = sample_source(pipeline)
-    rows, verdicts = samples.rows, samples.verdicts(pipeline)
+    rows, verdicts = samples.rows, dict(samples.verdicts(pipeline))
+    if advice := transit_advice(pipeline.tap.config):
+        verdicts["source_url"] = advice
     if not rows:
         raise SettingsError("source: the tap offers no stream; check source.config, such as tables")
     return Step("source", f"{len(rows)} stream(s), one row each:", rows=rows, verdicts=verdicts)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, final
 import click
 
 from singer_spark.cli.table import cut
+from singer_spark.printable import printable
 from singer_spark.runner import Display, PlainDisplay
 from singer_spark.runner.facts import StreamFacts
 
@@ -37,7 +38,7 @@ def open_display(*, err: bool) -> Iterator[Display]:
 def tell(line: str, *, err: bool = False) -> None:
     """Print a line; a reader who has gone away is no reason to end a run."""
     try:
-        click.echo(line, err=err)
+        click.echo(printable(line), err=err)
     except OSError:
         # What could not be written would be tried again, and fail, when the program ends.
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -96,7 +97,9 @@ class LiveDisplay:
     def say(self, line: str) -> None:
         """Print a line above the moving ones."""
         with suppress(OSError):
-            self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self._progress.console.print(
+                printable(line), markup=False, highlight=False, soft_wrap=True
+            )
 
     def show(self, streams: Mapping[str, StreamFacts]) -> None:
         """Move the lines of the streams."""

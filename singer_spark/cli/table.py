@@ -10,6 +10,7 @@ import click
 from rich.cells import cell_len
 
 from singer_spark import digits
+from singer_spark.printable import one_line, printable
 
 WIDTH = 80
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
@@ -22,6 +23,7 @@ def show_json(value: Any) -> None:
 
 def lay_out(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
     """Lay out rows in columns, those of the given numbers to the right; what is longer is cut."""
+    rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     return [
         cut(
@@ -51,7 +53,9 @@ def _pad(text: str, width: int, *, right: bool) -> str:
 
 def wrap(text: str) -> str:
     """Break a text into indented lines that fit a terminal."""
-    return "\n".join(textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  "))
+    return "\n".join(
+        textwrap.wrap(printable(text), WIDTH, initial_indent="  ", subsequent_indent="  ")
+    )
 
 
 def tell_count(count: int) -> str:

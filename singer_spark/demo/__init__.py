@@ -19,7 +19,7 @@ from singer_spark.engine import jars
 from singer_spark.errors import SettingsError, SingerSparkError
 from singer_spark.pipeline import load_pipeline
 from singer_spark.runner import PlainDisplay, run_pipeline
-from singer_spark.scratch import make_scratch, remove_scratch
+from singer_spark.scratch import DEMO, make_scratch, remove_scratch
 
 HOW_READ = {
     "SHOP-CUSTOMERS": "by UPDATED_AT, from the last bookmark on (inclusive)",
@@ -38,7 +38,7 @@ def run_demo(directory: Path | None) -> None:
     # The demo tells the story; what tap and target log would drown it.
     os.environ.setdefault("LOGLEVEL", "WARNING")
     if directory is None:
-        folder = make_scratch("singer-spark-demo-")
+        folder = make_scratch(DEMO)
         try:
             _tell(folder)
         finally:

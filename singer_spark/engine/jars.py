@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ from xml.sax.saxutils import quoteattr
 from filelock import FileLock
 
 from singer_spark.engine.java import find_java
+from singer_spark.engine.trust import check_cache, is_noted, note_sums, trusted_jars
 from singer_spark.errors import SettingsError
 from singer_spark.scratch import make_scratch, remove_scratch
 
@@ -81,7 +83,7 @@ def resolve(groups: Sequence[Sequence[str]], *, ivy_settings: str | None = None)
                     f"spark_packages: {coordinate!r} is no Maven coordinate; "
                     "write group:artifact:version"
                 )
-        jars.extend(sorted(_cached(group, ivy_settings).glob("*.jar")))
+        jars.extend(trusted_jars(group, _cached(group, ivy_settings)))
     return jars
 
 
@@ -104,15 +106,20 @@ def spark_jars() -> Path:
 def _cached(group: tuple[str, ...], ivy_settings: str | None) -> Path:
     root = cache_folder() / "jars"
     folder = root / hashlib.sha256("\n".join(group).encode()).hexdigest()[:16]
-    if folder.is_dir():
+    cache_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    root.mkdir(mode=0o700, exist_ok=True)
+    check_cache(cache_folder(), root, folder, cache_folder() / "classes")
+    if is_noted(group, folder) and folder.is_dir():
         return folder
-    root.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
-        if not folder.is_dir():
+        if not (is_noted(group, folder) and folder.is_dir()):
             logger.info("Fetching %s and what it needs (once)", ", ".join(group))
             scratch = make_scratch("fetching-", root)
             try:
                 _retrieve(group, scratch, ivy_settings)
+                note_sums(scratch / "jars")
+                if folder.is_dir():  # of an older version, which noted nothing
+                    shutil.rmtree(folder)
                 (scratch / "jars").rename(folder)
             finally:
                 remove_scratch(scratch)

@@ -150,7 +150,7 @@ class Archive(NamedTuple):
         """Return Java's options: to use the archive, or to make one at the end, as `made`."""
         silent = ["-Xshare:auto", "-Xlog:disable"]
         if java.major >= _MAKES_ARCHIVES:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             return ["-XX:+AutoCreateSharedArchive", f"-XX:SharedArchiveFile={self.path}", *silent]
         if self.path.is_file():
             return [f"-XX:SharedArchiveFile={self.path}", *silent]
@@ -161,7 +161,7 @@ class Archive(NamedTuple):
         if not made.is_file() or self.path.exists():
             return
         folder = self.path.parent
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         whole = folder / f"{made.parent.name}.new"
         shutil.move(made, whole)
         whole.chmod(0o600)

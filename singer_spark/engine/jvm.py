@@ -23,7 +23,7 @@ from singer_spark.engine.jars import cache_folder
 from singer_spark.engine.java import Archive, argument_file, arguments, find_java
 from singer_spark.engine.place import note_jvm
 from singer_spark.engine.spec import Spec
-from singer_spark.scratch import make_scratch, owner_of, remove_scratch
+from singer_spark.scratch import JVM, make_scratch, owner_of, remove_scratch
 from singer_spark.settings import has_warehouse
 
 _START_SECONDS = 180.0
@@ -43,7 +43,7 @@ class Jvm:
         self.port = 0
         self.gateway: Any = None
         self._spec, self._folder = spec, folder
-        self._scratch = make_scratch("singer-spark-jvm-", work)
+        self._scratch = make_scratch(JVM, work)
         self._made = folder / "classes.jsa"
         self._archive = Archive.of(find_java(), spec.class_path, cache_folder() / "classes")
         self._process: subprocess.Popen[bytes] | None = None

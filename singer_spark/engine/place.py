@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from singer_spark.engine.jars import cache_folder
 from singer_spark.errors import SettingsError, TransientError
-from singer_spark.scratch import await_owner, make_scratch, sweep
+from singer_spark.scratch import JVM, await_owner, make_scratch, sweep
 
 SOCKET = "socket"
 SHARED = "shared"
@@ -85,7 +85,7 @@ def one_starter() -> Iterator[None]:
 def shared_engines() -> list[str]:
     """List the engines that serve every process of the user."""
     root = _root()
-    sweep(_PREFIX, root)
+    sweep((_PREFIX, JVM), root)
     return sorted(path.parent.name for path in root.glob(f"*/{SHARED}"))
 
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline.endpoints import DEFAULT_TARGET, Plugin
-from singer_spark.settings import SparkSettings
+from singer_spark.settings import OWN_CATALOG, WAREHOUSE, SparkSettings, own_catalog
 
-_WAREHOUSE = "spark.sql.warehouse.dir"
 _S3 = ("s3a://", "s3://", "s3n://")
 
 
@@ -68,8 +67,8 @@ def _folder(config: Mapping[str, Any], conf: Mapping[str, str]) -> str:
     path, schema = config.get("path"), config.get("default_target_schema")
     if path:
         return "/".join([str(path).rstrip("/"), *([str(schema)] if schema else [])])
-    warehouse = conf.get(_WAREHOUSE)
-    if not warehouse or config.get("catalog") != "spark_catalog":
+    warehouse = conf.get(WAREHOUSE)
+    if not warehouse or own_catalog(config.get("catalog")) != OWN_CATALOG:
         raise SettingsError(
             "the destination has no path (tables of a catalog?); give the folder of the tables "
             "with --tables"

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any, Protocol, final
 
-from singer_spark.assignment import Assignment
+from singer_spark.assignment import Assignment, Attempt
 from singer_spark.errors import StateError
 from singer_spark.pipeline import Pipeline
+from singer_spark.pipeline.tables import is_ours
 from singer_spark.runner.identity import (
     NOTHING,
     Identities,
@@ -26,18 +28,12 @@ from singer_spark.runner.identity import (
 )
 from singer_spark.runner.process import tell_error
 from singer_spark.runner.record import RunRecord
-from singer_spark.runner.start import WINDOW, Start, renames
+from singer_spark.runner.start import WINDOW, Kept, Start, renames
 from singer_spark.runner.supervisor import Events, Failed, refuse_to_go_on
 from singer_spark.state import PipelineState, StateStore, create_state_store
 from singer_spark.state.change import SOURCE, TABLES
 from singer_spark.state.checkpoint import Checkpoint
-from singer_spark.state.generation import (
-    Attempt,
-    change_generation,
-    digest,
-    forget_attempts,
-    read_generation,
-)
+from singer_spark.state.generation import Generation, change_generation, digest, read_generation
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import BY_HAND, Claims, RunLock
 from singer_spark.state.objects import Expect
@@ -47,33 +43,12 @@ NO_LOCK = "{}: lock: none keeps no second run away and fences nothing; see that 
 HISTORY_RUNS = 50
 
 
-class Book(Protocol):
+class Book(Kept, Protocol):
     """What a run needs of the place that keeps its state."""
 
     @property
     def quiet(self) -> AbstractContextManager[Any]:
         """Keep our own threads still while processes are started."""
-
-    @property
-    def state(self) -> Mapping[str, Any]:
-        """The state that an incremental run starts from, once it is read."""
-
-    def read(self) -> None:
-        """Read the state; what cannot be read fails the run, which is recorded then."""
-
-    @property
-    def belongs(self) -> Mapping[str, Any]:
-        """The source and the tables that the state belongs to."""
-
-    @property
-    def has_run(self) -> bool:
-        """Tell that a run has succeeded before, as far as that is known."""
-
-    def resume(self) -> Checkpoint | None:
-        """Read how far a failed run got; None where there is none."""
-
-    def attempts(self) -> Mapping[str, Attempt]:
-        """The runs that have not succeeded since the state was stored."""
 
     def begin(self, start: Start) -> Assignment:
         """Note how the run begins, before anything is started; gives what its processes know."""
@@ -115,7 +90,7 @@ class StoreBook:
         self._before = PipelineState(self._name)
         self._start: Start | None = None
         self._stored = False
-        self.advanced = False  # whether the state moved on, so that runs before it count no more
+        self.settle: Callable[[Generation], Generation] = lambda left: left  # once it has ended
         self.claims: Claims | None = None  # once the run has succeeded
         self.state: Mapping[str, Any] = {}
         self.quiet: AbstractContextManager[Any] = lock.quiet if lock else nullcontext()
@@ -174,9 +149,11 @@ class StoreBook:
             cleans=cleans,
             source=source,
             tables=tables,
-            unread=start.unread,
+            failed=start.failed,
+            read=start.read,
             begins=start.begins,
             rereads=not start.pipeline.incremental,
+            remembers=True,
         )
 
     def note_source(self, source: Mapping[str, Any]) -> None:
@@ -228,7 +205,14 @@ class StoreBook:
             )
         )
         self._stored = True
-        self.advanced = not is_aside
+        if not is_aside:
+            unread = self._start.unread if self._start else ()
+            self.settle = partial(
+                Generation.after_success,
+                run_id=self._record.run_id,
+                state=after.watermark,
+                unread=unread,
+            )
         self.claims = Claims(frozenset(found.claimed), frozenset(known_tables(after.metadata)))
         self._record.state_after = after.watermark
         self._record.close()
@@ -237,7 +221,7 @@ class StoreBook:
             if not is_aside:
                 self._store.delete_checkpoint(self._name)
                 if self._lock is None:
-                    forget_attempts(self._store, self._name)
+                    change_generation(self._store, self._name, self.settle)
             save_run(self._store, self._name, self._record.to_dict())
         except StateError as error:
             raise StateError(
@@ -249,8 +233,8 @@ class StoreBook:
     def fail(self, watermark: Mapping[str, Any] | None, found: Identities = NOTHING) -> None:
         """Keep checkpoint and record of a failed run as well as it can be done."""
         # Once the lock is lost the pipeline is another run's, and its checkpoint too.
-        is_ours = self._lock is None or self._lock.held
-        if self._start and is_ours and not self._stored:
+        is_own = self._lock is None or self._lock.held
+        if self._start and is_own and not self._stored:
             with _warned("the checkpoint of this run is lost"):
                 if found.reached:
                     self._save_checkpoint(self._moved(self._start, found.reached))
@@ -258,9 +242,23 @@ class StoreBook:
                     start = self._start
                     belongs = with_identities(start.belongs, watermark, found, start.reload)
                     self._save_checkpoint(replace(start.run, state=watermark, belongs=belongs))
+            with _warned("what this run has left is not noted"):
+                self._note_end(self._start, found)
         with _warned("the record of this run is lost"):
             save_run(self._store, self._name, self._record.to_dict())
             self._prune()
+
+    def _note_end(self, start: Start, found: Identities) -> None:
+        """Let a run whose target has not begun to commit rows be none that has left some."""
+        is_idle = not found.has_written and is_ours(start.pipeline.target)
+
+        def settle(left: Generation) -> Generation:
+            left = left.without_attempt(self._record.run_id) if is_idle else left
+            return left.outnumbered() if found.is_outnumbered else left
+
+        self.settle = settle
+        if self._lock is None:
+            change_generation(self._store, self._name, settle)
 
     def _moved(self, start: Start, reached: Mapping[str, Any]) -> Checkpoint:
         """Return what `--resume` goes on with: behind the rows that the target has found.
@@ -338,7 +336,7 @@ def open_store_book(
         yield book
     finally:
         with _warned(f"the lock of {pipeline.name} stays"):
-            lock.release(advanced=book.advanced, claims=book.claims)
+            lock.release(settle=book.settle, claims=book.claims)
 
 
 @contextmanager

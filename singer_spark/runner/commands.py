@@ -17,6 +17,7 @@ from singer_spark.assignment import PIPELINE, RUN_FILE, RUN_ID, STATE_URL, STREA
 from singer_spark.errors import ProtocolError, SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
+from singer_spark.pipeline.tables import is_ours
 from singer_spark.report import REPORT_FILE
 from singer_spark.runner.handover import Command
 from singer_spark.runner.selection import select_streams
@@ -24,15 +25,16 @@ from singer_spark.runner.start import OUR_TAP, Start
 from singer_spark.runner.supervisor import Children
 from singer_spark.runner.transfer import Transfer
 from singer_spark.runner.transport import with_transport
-from singer_spark.scratch import make_scratch, remove_scratch
-
-FOLDER = "singer-spark-run-"
+from singer_spark.scratch import OURS, RUN, make_scratch, remove_scratch, sweep
 
 
 @contextmanager
-def open_folder() -> Iterator[Path]:
-    """Make a run's private folder; of a killed run the next one removes it."""
-    folder = make_scratch(FOLDER)
+def open_folder(pipeline: Pipeline) -> Iterator[Path]:
+    """Make a run's private folder; whatever killed runs have left is removed first."""
+    given = pipeline.target.config.get("temp_dir") if is_ours(pipeline.target) else None
+    for place in {"", str(given or "")}:
+        sweep(OURS, place)
+    folder = make_scratch(RUN)
     try:
         yield folder
     finally:

@@ -83,7 +83,8 @@ class Facts:
 
     `source` is the identity of the source, `tables` the identities of the tables by stream,
     `claimed` the streams whose tables were claimed, `reached` the bookmarks that failed runs have
-    reached, by stream, and `doing` what a command says that it is busy with, by its name.
+    reached, by stream, `has_written` tells that rows may be in a table, `is_outnumbered` that one
+    has higher numbers than the run, and `doing` what a command says that it is busy with.
     """
 
     def __init__(self, path: Path) -> None:
@@ -92,6 +93,8 @@ class Facts:
         self.doing: dict[str, str] = {}
         self.claimed: set[str] = set()
         self.reached: dict[str, Any] = {}
+        self.has_written = False
+        self.is_outnumbered = False
         self._path = path
         self._read = 0
         self._streams: dict[str, StreamFacts] = defaultdict(StreamFacts)
@@ -100,7 +103,9 @@ class Facts:
     @property
     def identities(self) -> Identities:
         """By what source and tables are known again."""
-        return Identities(self.source, self.tables, frozenset(self.claimed), self.reached)
+        claimed = frozenset(self.claimed)
+        facts = (self.reached, self.has_written, self.is_outnumbered)
+        return Identities(self.source, self.tables, claimed, *facts)
 
     def find_source(self) -> Mapping[str, Any] | None:
         """Look for the identity of the source; any thread may ask."""
@@ -126,6 +131,10 @@ class Facts:
                 self.tables[stream] = known
             case "claimed":
                 self.claimed.add(stream)
+            case "writes":
+                self.has_written = True
+            case "outnumbered":
+                self.is_outnumbered = True
             case "reached":
                 with suppress(ValueError):
                     self.reached[stream] = digits.loads(str(fact.get("bookmark")))

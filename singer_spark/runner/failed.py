@@ -14,8 +14,10 @@ from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.pipeline.tables import find_tables
 from singer_spark.runner.identity import known_source, known_tables
+from singer_spark.runner.selection import may_read
 from singer_spark.state.appended import Known, Reached, find_reached, move_to
-from singer_spark.state.change import SOURCE
+from singer_spark.state.change import SOURCE, without_tables
+from singer_spark.state.generation import ATTEMPTS_KEPT
 
 if TYPE_CHECKING:
     from singer_spark.runner.start import Kept, Start  # which begins a run, and asks here
@@ -33,6 +35,12 @@ def go_on_after(start: Start, kept: Kept, say: Callable[[str], None]) -> Start:
     attempts = kept.attempts()
     if not attempts or start.attempt is None:
         return start
+    if len(attempts) >= ATTEMPTS_KEPT:
+        raise StateError(
+            f"{len(attempts)} runs have failed since the state was stored, and rows of one more "
+            f"could not be told; take over what the tables have: singer-spark state recover "
+            f"{start.pipeline.name}"
+        )
     known = Known(
         state=kept.state,
         attempts=attempts,
@@ -40,12 +48,15 @@ def go_on_after(start: Start, kept: Kept, say: Callable[[str], None]) -> Start:
         width=lambda stream: _width(start.pipeline, stream),
         released=lambda stream: _released(kept, stream),
     )
+    start = start._replace(failed=attempts)
     try:
         found = find_reached(find_tables(start.pipeline.target), start.pipeline.name, known)
     except SingerSparkError:
-        return start._replace(unread={run_id: one.settled for run_id, one in attempts.items()})
-    for stream, reached in sorted(found.items()):
-        if _goes_on(start, stream, reached, known, kept):
+        return start
+    unread = frozenset(one for one in found.streams if not may_read(start.pipeline, one))
+    start = start._replace(read=found.versions, unread=unread)
+    for stream, reached in sorted(found.streams.items()):
+        if stream not in unread and _goes_on(start, stream, reached, known, kept):
             start = _moved(start, stream, reached, kept, say)
     return start
 
@@ -97,6 +108,9 @@ def _moved(
     source = kept.attempts()[reached.run_id].source
     appended = () if reached.replaces else _appended(start.pipeline, stream, reached)
     belongs = _with_source(start, stream, source, appended)
+    if reached.is_afresh or reached.replaces:
+        # The table of before may have been removed first.
+        belongs = without_tables(belongs, {stream})
     return start._replace(state=state, belongs=belongs, reload=frozenset(reload - {stream}))
 
 
@@ -117,21 +131,17 @@ def _with_source(
     if known is not None and not is_same_source(known, source):
         way = _way_anew(start.pipeline, stream, appended)
         if not appended:
-            accept = f"singer-spark state accept {start.pipeline.name}"
-            way = f"{way}, or --full; if it is the same: {accept}"
+            way += f"; if both are one: singer-spark state accept {start.pipeline.name}"
         raise StateError(
-            f"{stream}: its table has rows of {source.get('place')}, which a failed run left, but "
-            f"the state belongs to {known.get('place')}; {way}"
+            f"{stream}: a failed run left rows of {source.get('place')}, but the state belongs to "
+            f"{known.get('place')}; {way}"
         )
     return {**start.belongs, SOURCE: known or source}
 
 
 def _way_anew(pipeline: Pipeline, stream: str, appended: Sequence[str]) -> str:
-    """Say how a stream is loaded anew, or left alone where the pipeline does not read it."""
-    name, selected = pipeline.name, pipeline.streams
-    if selected and not any(stream == one or fnmatchcase(stream, one) for one in selected):
-        return f"source.streams leaves it out: set its bookmark, singer-spark state set {name}"
-    anew = f"load it anew: singer-spark run {name} --refresh {stream}"
+    """Say how a stream is loaded anew."""
+    anew = f"load it anew: singer-spark run {pipeline.name} --refresh {stream}"
     if not appended:
         return anew
     return f"remove its table{'s ' + ', '.join(appended) if appended[1:] else ''}, then {anew}"

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from singer_spark import digits
-from singer_spark.assignment import Assignment
+from singer_spark.assignment import Assignment, Attempt
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.runner.identity import NOTHING, Identities
 from singer_spark.runner.record import RunRecord
 from singer_spark.state.change import parse_state
 from singer_spark.state.checkpoint import Checkpoint
 from singer_spark.state.folder import replace_file
-from singer_spark.state.generation import Attempt
 
 if TYPE_CHECKING:
     from singer_spark.runner.start import Start  # which knows the options, and they know the files

@@ -9,24 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from singer_spark.assignment import EVERY_STREAM, TableIdentity
-from singer_spark.bookmark import bookmarked
-from singer_spark.state.change import SOURCE, TABLES, filled_by
+from singer_spark.bookmark import bookmarked, late_of
+from singer_spark.state.change import SOURCE, TABLES, is_filled_by
 
 
 class Identities(NamedTuple):
     """What tap and target have reported of themselves.
 
     `claimed` are the streams whose tables were claimed, `reached` the bookmarks of those whose
-    tables have rows of a failed run, which the runner did not know.
+    tables have rows of a failed run, which the runner did not know. `has_written` tells that our
+    target has begun to commit rows, `is_outnumbered` that a table has higher numbers than the run.
     """
 
     source: Mapping[str, Any] | None = None
     tables: Mapping[str, Mapping[str, Any]] = {}
     claimed: Collection[str] = ()
     reached: Mapping[str, Any] = {}
+    has_written: bool = False
+    is_outnumbered: bool = False
 
 
 NOTHING = Identities()
@@ -76,6 +80,10 @@ def known_identities(
 
     known = known_tables(belongs)
     tables = {name: one for name, one in known.items() if is_held(one.state_of or name)}
+    for name, one in known.items():
+        # Late rows are read again with all others of their stream only.
+        if name not in tables and (origin := late_of(name)) in held:
+            tables[name] = replace(one, state_of=origin)
     return known_source(belongs), tables
 
 
@@ -92,7 +100,7 @@ def with_identities(
     kept = belongs.get(TABLES)
     known = kept if isinstance(kept, Mapping) and EVERY_STREAM not in reload else {}
     held = bookmarked(state) - reload
-    tables = {name: one for name, one in known.items() if filled_by(name, one) in held}
+    tables = {name: one for name, one in known.items() if is_filled_by(held, name, one)}
     tables |= found.tables
     before = None if EVERY_STREAM in reload else known_source(belongs)
     source = found.source or before

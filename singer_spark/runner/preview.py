@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
+from singer_spark.assignment import Attempt
 from singer_spark.errors import ProtocolError
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.book import read_failed
@@ -24,7 +25,7 @@ from singer_spark.runner.supervisor import Children
 from singer_spark.runner.verdict import loading_of_plan
 from singer_spark.state import PipelineState, StateStore, create_state_store
 from singer_spark.state.checkpoint import Checkpoint
-from singer_spark.state.generation import Attempt, read_generation
+from singer_spark.state.generation import read_generation
 
 
 @final

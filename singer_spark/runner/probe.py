@@ -111,7 +111,7 @@ def workshop(pipeline: Pipeline, limit: float | None = None) -> Iterator[tuple[J
     """Open a private folder, with children that end before it goes, in a limit at the latest."""
     timeout = min(pipeline.timeout or math.inf, limit or math.inf)
     events: Events = SimpleQueue()
-    with open_folder() as folder, caught_signals(events):
+    with open_folder(pipeline) as folder, caught_signals(events):
         job = Job(pipeline=pipeline, run_id=new_run_id(), folder=folder, quiet=True)
         stall = Stall(pipeline.stall_timeout, job.report_file)
         limit = None if math.isinf(timeout) else timeout

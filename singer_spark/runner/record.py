@@ -14,6 +14,7 @@ import click
 
 from singer_spark import __version__
 from singer_spark.health.lag import lag_seconds, watermarks
+from singer_spark.printable import one_line
 from singer_spark.runner.facts import StreamFacts, find_mismatches
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state.holder import Holder
@@ -71,7 +72,7 @@ class RunRecord:
         self.milliseconds = round((time.monotonic() - self._begun) * 1000)
         if isinstance(error, click.ClickException):
             told = error.record if isinstance(error, ChildError) else error.format_message()
-            self.exit_code, self.error = error.exit_code, self.mask(told)[:ERROR_KEPT]
+            self.exit_code, self.error = error.exit_code, one_line(self.mask(told))[:ERROR_KEPT]
         elif error is not None:
             self.exit_code, self.error = 1, f"unexpected {type(error).__name__}"
 

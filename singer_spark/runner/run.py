@@ -14,6 +14,7 @@ from typing import Any
 
 from singer_spark.assignment import Assignment
 from singer_spark.errors import SettingsError
+from singer_spark.names import listed
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.advice import suggest_lookbacks, warnings_of
 from singer_spark.runner.book import Book, open_store_book
@@ -71,9 +72,9 @@ def run_pipeline(
         else open_store_book(pipeline, record, events=events, report=display.say)
     )
     with (
-        caught_signals(events),
+        caught_signals(events, f"go on: singer-spark run {pipeline.name}"),
         opened as book,
-        open_folder() as folder,
+        open_folder(pipeline) as folder,
     ):
         job = Job(pipeline=pipeline, run_id=record.run_id, folder=folder)
         stall = Stall(pipeline.stall_timeout, job.report_file)
@@ -124,8 +125,9 @@ def _refuse_unread(start: Start, record: RunRecord) -> None:
     unread = [stream for stream in start.run.streams if stream not in record.streams]
     if unread and is_our_tap(start.pipeline) and not renames(start.pipeline):
         raise SettingsError(
-            f"--refresh: the tap has sent no stream {', '.join(unread)}, only "
-            f"{', '.join(record.streams) or 'none'}; the stored state is unchanged"
+            f"--refresh: the tap has sent no stream {listed(unread)}, only "
+            f"{listed(record.streams)}; the stored state is unchanged; name one that it sends: "
+            f"singer-spark run {start.pipeline.name} --refresh STREAM"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -10,9 +10,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from singer_spark import digits
-from singer_spark.assignment import EVERY_STREAM, TableIdentity
+from singer_spark.assignment import EVERY_STREAM, Attempt, TableIdentity
 from singer_spark.bookmark import bookmarked
 from singer_spark.errors import SettingsError
+from singer_spark.names import listed
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.pipeline.tables import is_ours
@@ -20,7 +21,6 @@ from singer_spark.runner.failed import go_on_after
 from singer_spark.runner.identity import known_tables
 from singer_spark.runner.options import RunOptions, Window
 from singer_spark.state.checkpoint import Checkpoint
-from singer_spark.state.generation import Attempt
 
 OUR_TAP = "tap-spark-source"
 WINDOW = "window"  # the mode of a run that neither uses nor changes the state
@@ -32,8 +32,9 @@ class Start(NamedTuple):
     `run` is the run as a checkpoint remembers it: a resumed one is still that which failed.
     `reload` are the streams whose rows are loaded afresh by this run; `*` is each one.
     `belongs` is the source and the tables that `state` belongs to.
-    `unread` are failed runs of which only the target can see how far they got, each with the
-    streams that someone has settled since.
+    `failed` are the runs before it that have not succeeded, `read` the versions of tables that were
+    looked at to see how far they got, and `unread` the streams whose rows it leaves to later runs,
+    because it does not read them.
     """
 
     mode: str  # full · incremental · resume · refresh · window
@@ -42,7 +43,9 @@ class Start(NamedTuple):
     run: Checkpoint
     reload: frozenset[str] = frozenset()
     belongs: Mapping[str, Any] = {}
-    unread: Mapping[str, Collection[str]] = {}
+    failed: Mapping[str, Attempt] = {}
+    read: Mapping[str, int] = {}
+    unread: frozenset[str] = frozenset()
 
     @property
     def is_asked(self) -> bool:
@@ -85,7 +88,7 @@ class Kept(Protocol):
         """Tell that a run has succeeded before, as far as that is known."""
 
     def read(self) -> None:
-        """Read the state."""
+        """Read the state; what cannot be read fails the run, which is recorded then."""
 
     def resume(self) -> Checkpoint | None:
         """Read how far a failed run got; None where there is none."""
@@ -183,8 +186,9 @@ def _refuse_unselected(
     ]
     if selected and left_out:
         raise SettingsError(
-            f"--refresh: source.streams leaves out {', '.join(left_out)}; it selects "
-            f"{', '.join(selected)}"
+            f"--refresh: source.streams leaves out {listed(left_out)}; it selects "
+            f"{listed(selected)}; add what is missing, or name one of these: singer-spark run "
+            f"{pipeline.name} --refresh STREAM"
         )
 
 

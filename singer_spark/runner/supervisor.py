@@ -44,11 +44,11 @@ class ChildError(SingerSparkError):
 class StoppedError(SingerSparkError):
     """Someone stopped the run. Safe to run again."""
 
-    def __init__(self, signum: int) -> None:
+    def __init__(self, signum: int, again: str) -> None:
         name = signal.Signals(signum).name
         super().__init__(
-            f"stopped by {name}; the processes were ended, the state is that of the last run that "
-            "succeeded"
+            f"stopped by {name}; the processes were ended, and the state is that of the last run "
+            f"that succeeded; {again}"
         )
         vars(self)["exit_code"] = 128 + signum
 
@@ -175,19 +175,22 @@ class Children:
 class _Catcher:
     """A handler that turns signals into events, its own and those of a block around."""
 
-    def __init__(self, events: Events, outer: Any) -> None:
+    def __init__(self, events: Events, outer: Any, again: str) -> None:
         self._events = events
         self._outer = outer
+        self._again = again
 
     def __call__(self, signum: int, frame: object) -> None:
-        self._events.put(Failed(StoppedError(signum)))
+        self._events.put(Failed(StoppedError(signum, self._again)))
         if isinstance(self._outer, _Catcher):
             self._outer(signum, frame)
 
 
 @contextmanager
-def caught_signals(events: Events) -> Iterator[None]:
+def caught_signals(events: Events, again: str = "start it again") -> Iterator[None]:
     """Turn the signals that end a program into events, except where they are ignored (nohup).
+
+    The error of such an event says how to do it `again`.
 
     Blocks may be nested; a signal is an event of each. A block that StoppedError ends leaves the
     signals ignored: on the way out another one must not change the exit code.
@@ -198,7 +201,7 @@ def caught_signals(events: Events) -> Iterator[None]:
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {n: signal.getsignal(n) for n in wanted if signal.getsignal(n) != signal.SIG_IGN}
     for signum, handler in before.items():
-        signal.signal(signum, _Catcher(events, handler))
+        signal.signal(signum, _Catcher(events, handler, again))
     after = before
     try:
         yield

@@ -211,8 +211,8 @@ def _is_telling(state: Mapping[str, msgspec.Raw]) -> bool:
 
 def _no_state(name: str) -> ProtocolError:
     return ProtocolError(
-        f"{name} wrote a line to its standard output that is no STATE value; "
-        "only states belong there, logs go to standard error"
+        f"{name} wrote a line to its standard output that is no STATE value; the stored state is "
+        "unchanged; let it write its logs to standard error, then run again: singer-spark run"
     )
 
 
@@ -220,8 +220,8 @@ def _early_end(target: Child) -> SingerSparkError:
     if target.exited.is_set() and target.code:
         return ChildError(target)
     return ProtocolError(
-        f"{target.name} stopped reading before the tap had finished, yet reported no error; "
-        "the stored state is unchanged"
+        f"{target.name} stopped reading before the tap had finished, yet reported no error; the "
+        "stored state is unchanged; see its log above, then run again: singer-spark run"
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
@@ -17,19 +19,40 @@ OUR_TARGET = "target-spark-delta"
 def with_transport(pipeline: Pipeline, folder: Path) -> Pipeline:
     """Tell both sides to use files in a folder, where the pipeline asks for them or gains by them.
 
-    A tap that has a `batch_config` of its own keeps it, and the target what it finds there.
+    A tap that has a `batch_config` of its own keeps it, and the target what it finds there. Our
+    target reads files of the place that is chosen, and of those that its settings name.
     """
     tap, target = pipeline.tap, pipeline.target
-    if tap.config.get("batch_config") or not _goes_by_files(pipeline):
+    if own := tap.config.get("batch_config"):
+        root = _own_root(own)
+        return replace(pipeline, target=_with_root(target, root)) if root else pipeline
+    if not _goes_by_files(pipeline):
         return pipeline
     is_ours = _is(OUR_TAP, tap)
     encoding = {"format": "parquet"} if is_ours else {"format": "jsonl", "compression": "gzip"}
-    batch = {"encoding": encoding, "storage": {"root": folder.as_uri()}}
+    batch: dict[str, Any] = {"encoding": encoding, "storage": {"root": folder.as_uri()}}
     return replace(
         pipeline,
         tap=Plugin(tap.command, {**tap.config, "batch_config": batch}),
-        target=Plugin(target.command, {**target.config, "clean_up_batch_files": True}),
+        target=_with_root(
+            Plugin(target.command, {**target.config, "clean_up_batch_files": True}),
+            batch["storage"]["root"],
+        ),
     )
+
+
+def _own_root(batch: object) -> str | None:
+    storage = batch.get("storage") if isinstance(batch, Mapping) else None
+    root = storage.get("root") if isinstance(storage, Mapping) else None
+    return root if isinstance(root, str) else None
+
+
+def _with_root(target: Plugin, root: str) -> Plugin:
+    """Let our target read the files below a root; a message may name any other file."""
+    if not _is(OUR_TARGET, target):
+        return target
+    roots = [*(target.config.get("batch_roots") or ()), root]
+    return Plugin(target.command, {**target.config, "batch_roots": roots})
 
 
 def _goes_by_files(pipeline: Pipeline) -> bool:

@@ -7,15 +7,14 @@ bookmark of the table's newest commit is where the next run begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from singer_spark import digits
-from singer_spark.assignment import EVERY_STREAM
+from singer_spark.assignment import EVERY_STREAM, Attempt
 from singer_spark.bookmark import bookmarked
-from singer_spark.deltalog import CommitInfo, tables_in
+from singer_spark.deltalog import CommitInfo, newest_rows, tables_in
 from singer_spark.state.create import create_state_store
-from singer_spark.state.generation import Attempt
 
 
 class Reached(NamedTuple):
@@ -34,6 +33,13 @@ class Reached(NamedTuple):
     has_lost_rows: bool = False
     is_torn: bool = False  # the stream's tables are not at one bookmark
     others: tuple[str, ...] = ()  # tables of the stream that the run has not written to
+
+
+class Found(NamedTuple):
+    """How far failed runs got, by stream of the tap, and the versions of the tables that say so."""
+
+    streams: Mapping[str, Reached]
+    versions: Mapping[str, int]
 
 
 class Known(NamedTuple):
@@ -58,8 +64,8 @@ class Known(NamedTuple):
         return bool({stream, EVERY_STREAM} & {*fresh}) or stream not in bookmarked(self.state)
 
 
-def find_reached(place: Mapping[str, str], pipeline: str, known: Known) -> dict[str, Reached]:
-    """Look for the bookmarks that failed runs have reached, by stream of the tap.
+def find_reached(place: Mapping[str, str], pipeline: str, known: Known) -> Found:
+    """Look for the bookmarks that failed runs have reached.
 
     Args:
         place: Where the tables are.
@@ -67,11 +73,13 @@ def find_reached(place: Mapping[str, str], pipeline: str, known: Known) -> dict[
         known: What is known of the streams and of the runs that failed.
     """
     newest: dict[str, list[CommitInfo]] = {}
-    for _, _, commits in tables_in(create_state_store(dict(place)).objects):
-        if commit := _newest(commits, pipeline):
+    versions: dict[str, int] = {}
+    for table, listed, commits in tables_in(create_state_store(dict(place)).objects):
+        versions[table] = listed[-1]
+        if commit := newest_rows(commits, pipeline):
             newest.setdefault(commit.source, []).append(commit)
     found = {stream: _joined(stream, commits, known) for stream, commits in newest.items()}
-    return {stream: reached for stream, reached in found.items() if reached}
+    return Found({stream: reached for stream, reached in found.items() if reached}, versions)
 
 
 def move_to(state: Mapping[str, Any], stream: str, bookmark: Any) -> Mapping[str, Any] | None:
@@ -80,16 +88,6 @@ def move_to(state: Mapping[str, Any], stream: str, bookmark: Any) -> Mapping[str
         return None
     moved = {**state, "bookmarks": {**(state.get("bookmarks") or {}), stream: bookmark}}
     return None if digits.canonical(moved) == digits.canonical(state) else moved
-
-
-def _newest(commits: Iterable[CommitInfo], pipeline: str) -> CommitInfo | None:
-    """Find the newest commit of a pipeline that wrote rows, unless the table was turned back."""
-    for commit in commits:
-        if commit.turns_back:
-            return None
-        if commit.wrote_rows_of(pipeline):
-            return commit
-    return None
 
 
 def _joined(stream: str, commits: Sequence[CommitInfo], known: Known) -> Reached | None:
@@ -127,7 +125,7 @@ def _is_left(commit: CommitInfo, stream: str, attempts: Mapping[str, Attempt]) -
     """Say whether a failed run left the commit, and it says how far that got."""
     attempt = attempts.get(str(commit.metadata.get("run_id")))
     has_bookmark = bool(commit.metadata.get("state"))
-    return attempt is not None and has_bookmark and stream not in attempt.settled
+    return attempt is not None and has_bookmark and attempt.counts_for(stream)
 
 
 def _is_afresh(commit: CommitInfo, stream: str, known: Known) -> bool:

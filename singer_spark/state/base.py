@@ -99,7 +99,8 @@ class StateStore:
                 raise
             raise StateError(
                 f"{self.objects.locate(key)} was changed by someone else since it was read and is "
-                "left as it is, but the new state is stored; see that only one run is active"
+                f"left as it is, but the new state is stored; look for another run: singer-spark "
+                f"runs {name}"
             ) from error
         self._seen[name] = Version(tag, meta)
         return replace(state, version=self._seen[name])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from singer_spark import digits
-from singer_spark.bookmark import PROGRESS_MARKERS
+from singer_spark.bookmark import AT_BOOKMARK, PROGRESS_MARKERS, late_of
 from singer_spark.errors import StateError
 from singer_spark.state.base import PipelineState, StateStore
 from singer_spark.state.generation import accept_attempts, forget_attempts, settle_attempts
@@ -58,7 +58,8 @@ def move_bookmark(watermark: Mapping[str, Any], stream: str, value: str) -> dict
             "file. Nothing was changed"
         )
     # What a run had begun from the old point is of no use from the new one.
-    kept = {key: one for key, one in bookmark.items() if key != PROGRESS_MARKERS}
+    stale = (PROGRESS_MARKERS, AT_BOOKMARK)
+    kept = {key: one for key, one in bookmark.items() if key not in stale}
     moved = _like(bookmark["replication_key_value"], value, stream)
     return {**watermark, "bookmarks": {**known, stream: {**kept, "replication_key_value": moved}}}
 
@@ -130,20 +131,25 @@ def _without_identity(
     state: PipelineState, streams: Collection[str] | None = None
 ) -> PipelineState:
     """Return the state without what it belongs to, or without the tables of some streams."""
-    kept = {key: one for key, one in state.metadata.items() if key not in (SOURCE, TABLES)}
     if streams is not None:
-        kept |= {SOURCE: source} if (source := state.metadata.get(SOURCE)) else {}
-        tables = state.metadata.get(TABLES)
-        others = {
-            name: one
-            for name, one in (tables.items() if isinstance(tables, Mapping) else ())
-            if filled_by(name, one) not in streams
-        }
-        kept |= {TABLES: others} if others else {}
+        return replace(state, metadata=without_tables(state.metadata, streams))
+    kept = {key: one for key, one in state.metadata.items() if key not in (SOURCE, TABLES)}
     return replace(state, metadata=kept)
 
 
-def filled_by(name: str, table: Any) -> str:
-    """Name the stream of the tap that fills a table."""
-    of = table.get("state_of") if isinstance(table, Mapping) else None
-    return str(of) if of else name
+def without_tables(belongs: Mapping[str, Any], streams: Collection[str]) -> dict[str, Any]:
+    """Return what a state belongs to without the tables that some streams fill."""
+    tables = belongs.get(TABLES)
+    others = {
+        name: one
+        for name, one in (tables.items() if isinstance(tables, Mapping) else ())
+        if not is_filled_by(streams, name, one)
+    }
+    kept = {key: one for key, one in belongs.items() if key != TABLES}
+    return kept | ({TABLES: others} if others else {})
+
+
+def is_filled_by(streams: Collection[str], name: str, table: Any) -> bool:
+    """Say whether one of these streams of the tap fills a table, be it with its late rows."""
+    of = (table.get("state_of") if isinstance(table, Mapping) else None) or name
+    return of in streams or late_of(of) in streams

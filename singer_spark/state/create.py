@@ -18,6 +18,10 @@ Options = dict[str, Any]
 MELTANO = "meltano+"
 
 
+class UnknownSchemeError(SettingsError):
+    """Nothing is known to be kept under such a URL. Choose another place."""
+
+
 def create_state_store(url_or_config: str | os.PathLike[str] | Mapping[str, Any]) -> StateStore:
     """Open the store that a folder's path, a URL or a mapping describes."""
     if isinstance(url_or_config, Mapping):
@@ -33,7 +37,7 @@ def open_objects(url: str, options: Options | None = None) -> ObjectStore:
         return _open_meltano(url, options)
     if scheme not in OPENERS:
         known = ", ".join(f"{name}://" for name in OPENERS)
-        raise SettingsError(
+        raise UnknownSchemeError(
             f"state: unknown scheme {scheme}://; use a folder's path, {known} or Meltano's layout "
             f"by {MELTANO}file://, {MELTANO}s3://, …"
         )

@@ -7,6 +7,7 @@ import os
 from functools import lru_cache
 
 from singer_spark.assignment import STATE_URL, Assignment
+from singer_spark.errors import StateError
 from singer_spark.state.base import StateStore
 from singer_spark.state.create import create_state_store
 from singer_spark.state.lock import LostLockError, read_lock
@@ -21,13 +22,26 @@ def confirm_lock(assignment: Assignment) -> None:
         LostLockError: Another run has taken it over, or someone has ended it.
         StateError: It cannot be read.
     """
+    if _holds_lock(assignment) is False:
+        raise LostLockError(assignment.pipeline or "", "it was taken over or ended")
+
+
+def is_sole_holder(assignment: Assignment) -> bool:
+    """Say whether a run is known to hold its lock, so that no other can have overtaken it."""
+    try:
+        return _holds_lock(assignment) is True
+    except StateError:
+        return False
+
+
+def _holds_lock(assignment: Assignment) -> bool | None:
+    """Look at the lock; None where the run has none."""
     url = os.environ.get(STATE_URL)
     if assignment.generation is None or assignment.pipeline is None or not url:
-        return
+        return None
     holder, _ = read_lock(_open(url), assignment.pipeline)
     found = holder and (holder.run_id, holder.generation)
-    if found != (assignment.run_id, assignment.generation):
-        raise LostLockError(assignment.pipeline, "it was taken over or ended")
+    return found == (assignment.run_id, assignment.generation)
 
 
 @lru_cache(maxsize=1)

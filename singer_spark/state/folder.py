@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,9 @@ from uuid import uuid4
 
 from singer_spark.errors import StateError
 from singer_spark.state.objects import ConflictError, Expect, Stored, tag_of
+
+WAIT_SECONDS = 30.0  # well below what a heartbeat may take
+POLL_SECONDS = 0.01
 
 
 class FolderObjects:
@@ -73,11 +77,10 @@ class FolderObjects:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         # Comparing and renaming are two steps; the lock makes them one among our own writers.
-        descriptor = os.open(
-            self.root / ".write.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666
-        )
+        path = self.root / ".write.lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _take(descriptor, path)
             yield
         finally:
             os.close(descriptor)
@@ -91,6 +94,23 @@ class FolderObjects:
                 f"{error.filename or self.root}: {error.strerror or error}; "
                 "check that it is a folder that this user may write to"
             ) from error
+
+
+def _take(descriptor: int, path: Path) -> None:
+    """Take the lock of a file, which others hold for moments, unless one of them was stopped."""
+    until = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise StateError(
+                    f"{path} has been held for {WAIT_SECONDS:g} seconds by a process that may be "
+                    f"stopped; find it, and let it go on or end it: lsof {path}"
+                ) from None
+            time.sleep(POLL_SECONDS)
+        else:
+            return
 
 
 def _visible(folder: Path) -> Iterator[Path]:

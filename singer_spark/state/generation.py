@@ -8,12 +8,13 @@ unlocked by hand does not get to the second write, so its successor knows that i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
 from singer_spark import digits
+from singer_spark.assignment import Attempt
 from singer_spark.errors import StateError
 from singer_spark.state.base import StateStore
 from singer_spark.state.documents import NewerSchemaError, key_of
@@ -21,34 +22,6 @@ from singer_spark.state.objects import Expect, tag_of
 
 FILE = "generation.json"
 ATTEMPTS_KEPT = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """A run that began while a state was stored, and has not succeeded.
-
-    Args:
-        fresh: The streams that it did not begin from the stored state; `*` is each one.
-        settled: The streams whose bookmark someone has set since.
-        source: The identity of its source, where that is not the one which `meta.json` knows.
-    """
-
-    fresh: tuple[str, ...] = ()
-    settled: tuple[str, ...] = ()
-    source: Mapping[str, Any] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
-        source = None if self.source is None else dict(self.source)
-        return {"fresh": list(self.fresh), "settled": list(self.settled), "source": source}
-
-    @classmethod
-    def from_json(cls, value: Any) -> Attempt:
-        """Read what `to_dict` wrote; earlier versions wrote the fresh streams alone."""
-        if isinstance(value, list):
-            return cls(fresh=tuple(map(str, value)))
-        fresh, settled = (tuple(map(str, value[key])) for key in ("fresh", "settled"))
-        return cls(fresh=fresh, settled=settled, source=value["source"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +47,10 @@ class Generation:
         """Count on; a store that was lost starts above every number that tables may know."""
         return max(int(time.time()), *((one or 0) + 1 for one in (self.number, *others)))
 
+    def outnumbered(self) -> Generation:
+        """Let the next holder begin far above this one; a clock may have run ahead by decades."""
+        return replace(self, number=2 * self.number)
+
     def attempts_from(self, state: Mapping[str, Any]) -> Mapping[str, Attempt]:
         """Return the runs that have not succeeded since a state was stored."""
         return self.attempts if self.base == digest(state) else {}
@@ -83,6 +60,22 @@ class Generation:
         known = {**self.attempts_from(state), run_id: attempt}
         kept = dict([*known.items()][-ATTEMPTS_KEPT:])
         return replace(self, base=digest(state), attempts=kept)
+
+    def without_attempt(self, run_id: str) -> Generation:
+        """Forget a run that has committed nothing."""
+        kept = {one: attempt for one, attempt in self.attempts.items() if one != run_id}
+        return replace(self, attempts=kept) if kept else self.without_attempts()
+
+    def after_success(
+        self, run_id: str, state: Mapping[str, Any], unread: Collection[str]
+    ) -> Generation:
+        """Forget the runs before one that has succeeded, but for streams that it did not read."""
+        kept = {
+            one: replace(attempt, owes=owes)
+            for one, attempt in self.attempts.items()
+            if one != run_id and (owes := tuple(filter(attempt.counts_for, sorted(unread))))
+        }
+        return replace(self, base=digest(state) if kept else None, attempts=kept)
 
     def without_attempts(self) -> Generation:
         """Forget the runs that failed: the state has moved on, or someone has set it."""

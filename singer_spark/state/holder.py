@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from collections.abc import Mapping
@@ -28,6 +29,8 @@ def _pace() -> float:
 
 PACE = _pace()
 EXPIRY_SECONDS = 300.0 * PACE  # without a heartbeat
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,8 @@ class Holder:
             known = {key: values[key] for key in ("host", "run_id", "started_at", "heartbeat_at")}
             more: dict[str, Any] = {key: values.get(key) for key in ("machine", "generation")}
             holder = cls(**known, pid=int(values["pid"]), **more)
+            if not is_run_id(holder.run_id):
+                raise ValueError("not the id of a run")
             _seconds_since(holder.started_at), _seconds_since(holder.heartbeat_at)
         except (KeyError, TypeError) as error:
             raise ValueError("not a lock") from error
@@ -101,6 +106,11 @@ class Holder:
             f"process {self.pid} on {self.host}, run {self.run_id}, started {duration(started)} "
             f"ago, last heartbeat {duration(beat)} ago"
         )
+
+
+def is_run_id(value: object) -> bool:
+    """Say whether a text can be the id of a run, which names a file of the store."""
+    return isinstance(value, str) and _RUN_ID.fullmatch(value) is not None
 
 
 def new_run_id() -> str:

@@ -17,15 +17,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, final
 
+from singer_spark.assignment import Attempt
 from singer_spark.errors import SingerSparkError, StateError, TransientError
 from singer_spark.state.base import StateStore
 from singer_spark.state.documents import key_of
-from singer_spark.state.generation import (
-    Attempt,
-    Generation,
-    read_generation,
-    write_generation,
-)
+from singer_spark.state.generation import Generation, read_generation, write_generation
 from singer_spark.state.holder import PACE, Holder, duration, new_run_id
 from singer_spark.state.objects import ConflictError, Expect, refuse_unconditional, tag_of
 
@@ -55,7 +51,7 @@ class LostLockError(TransientError):
     def __init__(self, name: str, why: str) -> None:
         super().__init__(
             f"{name}: this run lost its lock ({why}) and was stopped; the stored state is "
-            "unchanged. See that only one run is active, then run again"
+            f"unchanged; once no other run is active: singer-spark run {name}"
         )
 
 
@@ -158,11 +154,16 @@ class RunLock:
                 self._tag = None
                 raise LostLockError(self.name, "it was taken over or ended")
 
-    def release(self, *, advanced: bool = False, claims: Claims | None = None) -> None:
+    def release(
+        self,
+        *,
+        settle: Callable[[Generation], Generation] = lambda left: left,
+        claims: Claims | None = None,
+    ) -> None:
         """End the heartbeat and remove the lock if it is still ours.
 
         Args:
-            advanced: Whether the run stored its state: those that failed before it count no more.
+            settle: Changes what is left for the next holder, once it is known how this one ended.
             claims: What it has claimed; None where that is unknown, and all is still owed.
         """
         self._stop.set()
@@ -171,7 +172,7 @@ class RunLock:
         if self._tag is None:
             return
         if self._current and not self._expired:
-            left = self._current.without_attempts() if advanced else self._current
+            left = settle(self._current)
             with suppress(ConflictError):
                 # The lock goes last: a holder that dies in between has not ended in order.
                 write_generation(

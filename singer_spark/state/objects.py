@@ -34,8 +34,8 @@ class ConflictError(StateError):
 
     def __init__(self, place: str) -> None:
         super().__init__(
-            f"{place} was changed by someone else since it was read; nothing was overwritten. "
-            "See that only one run of the pipeline is active, then run again"
+            f"{place} was changed by someone else since it was read; nothing was overwritten; "
+            "see that no other run is active, then run again: singer-spark status"
         )
 
 
@@ -88,9 +88,9 @@ def refuse_unconditional(objects: ObjectStore, folder: str) -> None:
             with suppress(ConflictError):
                 objects.write(key, b'{"refuse": %d}' % number, expected)
                 raise StateError(
-                    f"{objects.place} ignores the conditions of writes (If-None-Match, If-Match), "
-                    "so nothing would keep two runs apart; keep the state elsewhere, or set "
-                    "lock: none in the pipeline file and see that one run is active at a time"
+                    f"{objects.place} ignores the conditions of writes, so nothing would keep two "
+                    "runs apart; keep the state elsewhere, or set lock: none and start one run at "
+                    f"a time, then: singer-spark check {folder}"
                 )
     finally:
         with suppress(StateError):

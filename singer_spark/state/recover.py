@@ -8,7 +8,7 @@ from typing import Any
 
 from singer_spark.deltalog import TableCommit, TableLog, read_logs
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.state.create import create_state_store
+from singer_spark.state.create import UnknownSchemeError, create_state_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ def look_for_state(tables: str | Mapping[str, str], pipeline: str) -> Recovery:
     """Look for a pipeline's bookmarks in the Delta tables of a folder or bucket."""
     try:
         objects = create_state_store(tables).objects
-    except SettingsError as error:
+    except UnknownSchemeError:
         raise SettingsError(
-            "recover reads the logs of tables in a folder, s3://, gs:// or az://; this destination "
-            f"is none of them ({error.message})"
+            "recover reads the logs of tables in a folder, s3://, gs:// or az://, and these are "
+            f"elsewhere; name a folder: singer-spark state recover {pipeline} --tables PATH"
         ) from None
     logs = read_logs(objects, pipeline)
     if restored := [log.table for log in logs if log.restored_in is not None]:

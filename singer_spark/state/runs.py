@@ -16,7 +16,7 @@ from zlib import crc32
 from singer_spark.errors import StateError
 from singer_spark.state.base import StateStore
 from singer_spark.state.documents import DamagedError, NewerSchemaError, key_of
-from singer_spark.state.holder import Holder
+from singer_spark.state.holder import Holder, is_run_id
 from singer_spark.state.lock import read_lock
 from singer_spark.state.objects import ConflictError, Expect, Stored, tag_of
 from singer_spark.state.summary import KEPT_RUNS, Summary, is_whole
@@ -33,6 +33,8 @@ def save_run(
 
     With Expect.ABSENT, for others who tell of a run, what the run told of itself is kept.
     """
+    if not is_run_id(record["run_id"]):
+        raise StateError(f"{name}: its run has no valid id; nothing is recorded of it")
     told = _add_to_summary(store, name, record, keep=expected is Expect.ABSENT)
     key = key_of(name, f"runs/{record['run_id']}.json")
     store.documents.write_own(key, told, expected)
@@ -112,7 +114,7 @@ def _parse(store: StateStore, name: str, stored: Stored | None) -> Summary | Non
     """Read a summary; None where there is none, or a damaged one."""
     try:
         value = store.documents.parse_own(key_of(name, "summary.json"), stored)
-        return Summary(name, tuple(run for run in value["runs"] if run["run_id"]))
+        return Summary(name, tuple(run for run in value["runs"] if is_run_id(run["run_id"])))
     except (DamagedError, KeyError, TypeError):
         return None
 
@@ -125,7 +127,7 @@ def _rebuild(store: StateStore, name: str) -> Summary:
             record = _read(store, name, file)
         except (DamagedError, NewerSchemaError):
             continue
-        if "run_id" in record:
+        if is_run_id(record.get("run_id")):
             records.append(record)
     return Summary.of(name, records)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from singer_spark.engine.session import open_session
 from tap_spark_source.settings import Settings
-from tap_spark_source.sources.base import Reach, Source, source_errors
+from tap_spark_source.sources.base import Place, Reach, Source, source_errors
 from tap_spark_source.sources.catalog import CatalogSource
 from tap_spark_source.sources.files import FileSource, FoundFile
 from tap_spark_source.sources.frames import FrameSource
@@ -16,6 +16,7 @@ __all__ = [
     "FoundFile",
     "FrameSource",
     "KafkaSource",
+    "Place",
     "Reach",
     "Source",
     "open_source",

@@ -7,10 +7,11 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from singer_spark.causes import innermost_cause
+from singer_spark.datatype import to_ddl
 from singer_spark.engine.session import SPARK_ERRORS, lost_engine
 from singer_spark.errors import (
     DataError,
@@ -21,6 +22,7 @@ from singer_spark.errors import (
 )
 from singer_spark.secrets import mask
 from singer_spark.typemap import to_json_schema
+from tap_spark_source.again import HASH, Rows, row_hash, sums
 from tap_spark_source.key import Key, Range, mark_text
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings
@@ -38,6 +40,8 @@ class Source(ABC):
 
     # Whether reading a part of a table costs less than reading it whole.
     can_slice = True
+    # Whether a query is read by one connection, unless it is cut.
+    reads_by_connections = False
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self.spark = spark
@@ -56,8 +60,12 @@ class Source(ABC):
     def discover(self) -> list[Table]:
         """Describe the tables that the settings ask for."""
 
+    def prefetch(self, places: Iterable[Place]) -> None:
+        """Learn of tables that will be looked for, where asking for all at once costs less."""
+        del places
+
     @abstractmethod
-    def find(self, stream: str, *, schema: str | None, name: str | None) -> Table | None:
+    def find(self, place: Place) -> Table | None:
         """Describe the one table of a stream, or return None where it is gone."""
 
     @abstractmethod
@@ -72,9 +80,28 @@ class Source(ABC):
     def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
         """Look ahead along a key without reading rows."""
 
+    def resent(self, plan: ReadPlan, piece: Slice) -> Rows:
+        """Sum up the rows of a slice without keeping them."""
+        with source_errors(self._settings, plan.table.stream):
+            frame = self.frame(plan, replace(piece, at_once=True))
+            # What one connection reads needs no exchange, which would be a job of its own.
+            one = frame.coalesce(1) if self.reads_by_connections else frame
+            hashes = one.selectExpr(f"{row_hash(frame.schema.fields, plan)} as {HASH}")
+            (row,) = hashes.agg(*sums()).toArrow().to_pylist()
+        return Rows.of(row)
+
     @abstractmethod
     def count(self, plan: ReadPlan, piece: Slice | None = None) -> int:
         """Count the rows of a plan, or those of one slice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a stream's table is, as far as a catalog says it."""
+
+    stream: str
+    schema: str | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +130,7 @@ def describe_column(
         schema["x-sql-datatype"] = _carried(schema["x-sql-datatype"])
     return Column(
         name=field.name,
-        datatype=field.dataType.simpleString(),
+        datatype=to_ddl(field.dataType),
         schema={**schema, **reading.hint},
         native=native,
         read=reading.read,
@@ -125,10 +152,10 @@ def one_per_stream(tables: Iterable[Table]) -> list[Table]:
     return found
 
 
-def mark_texts(key: Key, names: Sequence[str]) -> list[str]:
+def mark_texts(key: Key, names: Sequence[str], to: str = "k") -> list[str]:
     """Return the Spark SQL that writes the parts of a key, found under other names, as a mark."""
     return [
-        f"{mark_text(part.parsed(name), part.datatype)} as k{number}"
+        f"{mark_text(part.parsed(name), part.datatype)} as {to}{number}"
         for number, (part, name) in enumerate(zip(key.parts, names, strict=True))
     ]
 

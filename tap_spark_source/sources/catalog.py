@@ -10,7 +10,7 @@ from typing_extensions import override
 from singer_spark.errors import SourceError
 from singer_spark.names import quote_path
 from tap_spark_source.settings import Settings
-from tap_spark_source.sources.base import one_per_stream, source_errors
+from tap_spark_source.sources.base import Place, one_per_stream, source_errors
 from tap_spark_source.sources.frames import FrameSource
 from tap_spark_source.table import Table, is_name, is_wanted
 
@@ -40,9 +40,10 @@ class CatalogSource(FrameSource):
         return one_per_stream(self._table(schema, name) for schema, name in wanted)
 
     @override
-    def find(self, stream: str, *, schema: str | None, name: str | None) -> Table | None:
-        if schema and name:
-            return self._found(schema, name)
+    def find(self, place: Place) -> Table | None:
+        if place.schema and place.name:
+            return self._found(place.schema, place.name)
+        stream = place.stream
         splits = [(stream[: at.start()], stream[at.end() :]) for at in re.finditer("-", stream)]
         found = one_per_stream(table for split in splits if (table := self._found(*split)))
         return next(iter(found), None)

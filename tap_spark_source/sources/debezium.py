@@ -60,7 +60,7 @@ def read_event(key: str | None, value: str | None) -> Event | None:
 def _object(text: str | None) -> dict[str, Any]:
     try:
         document = json.loads(text) if text else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
 
@@ -179,7 +179,7 @@ def changes(
     )
     rows = raw.selectExpr(
         *(
-            f"{field.value.replace('{}', f'_{number}')} as {quote(field.name)}"
+            f"{field.value(f'_{number}')} as {quote(field.name)}"
             for number, field in enumerate(fields)
         ),
         "_sdc_told_at",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
-from tap_spark_source.sources.dialect import PLAIN, Dialect, Reading, Row, exact_time
+from tap_spark_source.sources.dialect import PLAIN, Dialect, Reading, Row, Wanted, exact_time
 from tap_spark_source.table import Column, Index
 
 # Derby counts nanoseconds, Spark microseconds.
@@ -35,7 +35,7 @@ class Derby(Dialect):
         return f"{kind}({self.text(value.replace('T', ' '))})"
 
     @override
-    def columns_query(self, wanted: str) -> str:
+    def columns_query(self, wanted: Wanted) -> str:
         return f"""
             select s.schemaname as s, t.tablename as t,
                    case when t.tabletype = 'V' then 'VIEW' else 'TABLE' end as kind,
@@ -55,7 +55,7 @@ class Derby(Dialect):
         return "row_number() over ()"
 
     @override
-    def indexes_query(self, wanted: str) -> str:
+    def indexes_query(self, wanted: Wanted) -> str:
         # The descriptor of an index says which columns it is of: UNIQUE BTREE (2, 1).
         return f"""
             select s.schemaname as s, t.tablename as t, g.conglomeratename as i,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote_plus
@@ -14,6 +14,12 @@ from tap_spark_source.key import Mark
 from tap_spark_source.table import Column, Index, is_name
 
 Row = Mapping[str, Any]
+# Makes a condition of the SQL of a table's label, schema.table.
+Wanted = Callable[[str], str]
+
+# What the queries of every database about its tables tell.
+COLUMN_FIELDS = ("s", "t", "kind", "c", "native", "pos", "required")
+INDEX_FIELDS = ("s", "t", "i", "c", "pos", "is_primary", "is_unique")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,11 @@ class Dialect:
     arrives_as_text = False
     # Whether indexes_query tells of all indexes, or of primary keys alone.
     knows_indexes = False
+    # Whether NULL stands for a value of any type in a union, so that one query can ask for both.
+    unites = False
+    # What columns_query tells, and what it calls the type of a column.
+    column_fields: tuple[str, ...] = COLUMN_FIELDS
+    native = "c.data_type as native"
     # Types that the database does not sort, or otherwise than it compares them with a text.
     unordered: tuple[str, ...] = ()
     # What ends a wait for a server that is gone: half a minute for a connection, a minute for a
@@ -154,11 +165,29 @@ class Dialect:
         """Return the query of the database's own id, in the column `id`, where it has one."""
         return None
 
-    def columns_query(self, wanted: str) -> str:
+    def tables_query(self, wanted: Wanted) -> str | None:
+        """Return one query of columns and indexes, 0 and 1 as `what`; None where it takes two."""
+        if not self.unites:
+            return None
+        queries = (self.columns_query, self.column_fields), (self.indexes_query, INDEX_FIELDS)
+        names = self.table_fields[1:]
+        return " union all ".join(
+            f"select {what} as what, "
+            f"{', '.join(name if name in told else f'null as {name}' for name in names)} "
+            f"from ({query(wanted)}) q"
+            for what, (query, told) in enumerate(queries)
+        )
+
+    @property
+    def table_fields(self) -> tuple[str, ...]:
+        """Name what tables_query tells."""
+        return ("what", *dict.fromkeys((*self.column_fields, *INDEX_FIELDS)))
+
+    def columns_query(self, wanted: Wanted) -> str:
         """Return a query of tables and columns: one row per column."""
         return f"""
             select c.table_schema as s, c.table_name as t, tb.table_type as kind,
-                   c.column_name as c, c.data_type as native, c.ordinal_position as pos,
+                   c.column_name as c, {self.native}, c.ordinal_position as pos,
                    c.numeric_precision as p, c.numeric_scale as sc,
                    case when c.is_nullable = 'NO' then 1 else 0 end as required
             from information_schema.columns c
@@ -166,7 +195,7 @@ class Dialect:
               on tb.table_schema = c.table_schema and tb.table_name = c.table_name
             where {self.condition(wanted, "c.table_schema", "c.table_name")}"""
 
-    def indexes_query(self, wanted: str) -> str:
+    def indexes_query(self, wanted: Wanted) -> str:
         """Return a query of indexes, or of primary keys alone: one row per column."""
         return f"""
             select k.table_schema as s, k.table_name as t, k.constraint_name as i,
@@ -179,11 +208,11 @@ class Dialect:
             where tc.constraint_type = 'PRIMARY KEY'
               and {self.condition(wanted, "k.table_schema", "k.table_name")}"""
 
-    def condition(self, wanted: str, schema: str, table: str) -> str:
+    def condition(self, wanted: Wanted, schema: str, table: str) -> str:
         """Return the condition of the wanted tables, system tables aside."""
         names = ", ".join(self.text(name) for name in self.system_schemas)
         label = self.label.format(schema=schema, table=table)
-        return f"{schema} not in ({names}) and ({wanted.replace('{label}', label)})"
+        return f"{schema} not in ({names}) and ({wanted(label)})"
 
     def indexes(self, rows: Sequence[Row], columns: Sequence[Row]) -> tuple[Index, ...]:
         """Return the indexes of one table from the rows of indexes_query and columns_query."""
@@ -230,18 +259,24 @@ class Dialect:
         return None
 
 
-def wanted_condition(dialect: Dialect, patterns: Sequence[str]) -> str:
-    """Translate shell patterns into SQL, `{label}` standing for schema.table.
+def named(dialect: Dialect, labels: Sequence[str]) -> Wanted:
+    """Ask for tables by their labels."""
+    texts = ", ".join(map(dialect.text, labels))
+    return lambda label: f"{label} in ({texts})"
+
+
+def matching(dialect: Dialect, patterns: Sequence[str]) -> Wanted:
+    """Ask for tables by shell patterns of their labels.
 
     What SQL cannot say is widened; the tap filters by the pattern itself afterwards.
     """
-    return " or ".join(_like(dialect, pattern) for pattern in patterns)
+    return lambda label: " or ".join(_like(dialect, label, pattern) for pattern in patterns)
 
 
-def _like(dialect: Dialect, pattern: str) -> str:
+def _like(dialect: Dialect, label: str, pattern: str) -> str:
     if is_name(pattern):
-        return f"{{label}} = {dialect.text(pattern)}"
+        return f"{label} = {dialect.text(pattern)}"
     before, bracket, _ = pattern.partition("[")
     escaped = "".join("!" + char if char in "!%_" else char for char in before)
     like = escaped.replace("*", "%").replace("?", "_") + ("%" if bracket else "")
-    return f"{{label}} like {dialect.text(like)} escape '!'"
+    return f"{label} like {dialect.text(like)} escape '!'"

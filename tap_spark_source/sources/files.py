@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from singer_spark.datatype import to_ddl
 from singer_spark.errors import SourceError
 from singer_spark.names import quote
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings, absolute_path
-from tap_spark_source.sources.base import source_errors
+from tap_spark_source.sources.base import Place, source_errors
 from tap_spark_source.sources.dialect import WITHOUT_DAY, exact_time
 from tap_spark_source.sources.frames import FrameSource
 from tap_spark_source.table import Table, is_name, is_wanted
@@ -75,7 +76,7 @@ class FileSource(FrameSource):
     def discover(self) -> list[Table]:
         patterns = self._settings.tables
         names = {name for name in patterns if is_name(name)}
-        found = {name: self.find(name, schema=None, name=None) for name in sorted(names)}
+        found = {name: self.find(Place(stream=name)) for name in sorted(names)}
         if missing := [name for name, table in found.items() if table is None]:
             raise SourceError(f"no table {', '.join(missing)} in {self._root}; correct tables")
         if len(names) < len(set(patterns)):
@@ -85,9 +86,8 @@ class FileSource(FrameSource):
         return [table for table in found.values() if table is not None]
 
     @override
-    def find(self, stream: str, *, schema: str | None, name: str | None) -> Table | None:
-        del schema
-        wanted = name or stream
+    def find(self, place: Place) -> Table | None:
+        wanted = place.name or place.stream
         path = f"{self._root}/{wanted}" if self._is_there(wanted) else self._listed().get(wanted)
         return self._table(wanted, path) if path else None
 
@@ -207,24 +207,25 @@ def is_complete(name: str) -> bool:
 
 
 def _has_times(schema: T.StructType) -> bool:
-    return any(field.dataType.simpleString() in _TIMES for field in schema.fields)
+    return any(to_ddl(field.dataType) in _TIMES for field in schema.fields)
 
 
 def _times_as_texts(schema: T.StructType) -> tuple[str, list[str]]:
     """Return the schema to read by and what to select: Spark's reader would cut fine times."""
     columns, items = [], []
     for field in schema.fields:
-        name, datatype = quote(field.name), field.dataType.simpleString()
+        name, datatype = quote(field.name), to_ddl(field.dataType)
         is_time = datatype in _TIMES
         columns.append(f"{name} {'string' if is_time else datatype}")
-        items.append(f"{_time(datatype)} as {{}}".replace("{}", name) if is_time else name)
+        items.append(f"{_time(name, datatype)} as {name}" if is_time else name)
     return ", ".join(columns), items
 
 
-def _time(datatype: str) -> str:
+def _time(text: str, datatype: str) -> str:
     """Parse a time of a day that is told: Spark takes 10:30 for half past ten of today."""
-    dayless = f"raise_error(concat({{}}, ' {WITHOUT_DAY}'))"
-    return f"if({{}} rlike '^ *T?[0-9]{{1,2}}:', {dayless}, {exact_time(datatype)})"
+    dayless = f"raise_error(concat({text}, ' {WITHOUT_DAY}'))"
+    exact = exact_time(datatype).replace("{}", text)
+    return f"if({text} rlike '^ *T?[0-9]{{1,2}}:', {dayless}, {exact})"
 
 
 def _bare(path: str) -> str:

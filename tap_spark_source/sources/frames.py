@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from singer_spark.names import quote
+from singer_spark.datatype import column_names, to_ddl
+from singer_spark.errors import SourceError
+from singer_spark.names import names_variable, quote
 from tap_spark_source.key import Key, Mark, Range
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings
 from tap_spark_source.slicing import Slice, Survey
 from tap_spark_source.sources.base import Reach, Source, describe_column, mark_texts, source_errors
 from tap_spark_source.sources.sparksql import SparkSQL
-from tap_spark_source.sources.statements import KeyNames, conditions_of, expression_of
+from tap_spark_source.sources.statements import NOTHING, KeyNames, conditions_of, expression_of
 from tap_spark_source.table import Column, Table
 
 if TYPE_CHECKING:
@@ -44,9 +46,7 @@ class FrameSource(Source):
             for field in self._frames[table.stream].schema.fields
             if field.name not in found.columns
         ]
-        nulls = (
-            f"cast(null as {field.dataType.simpleString()}) as {quote(field.name)}" for field in new
-        )
+        nulls = (f"cast(null as {to_ddl(field.dataType)}) as {quote(field.name)}" for field in new)
         self._frames[table.stream] = found.selectExpr("*", *nulls)
 
     def wanted_rows(self, frame: DataFrame, plan: ReadPlan) -> DataFrame:
@@ -77,15 +77,12 @@ class FrameSource(Source):
 
     @override
     def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
-        """Look at every key once, and where there are too many at some once more."""
+        """Look at every key once, and where there are too many at some of them once more."""
         names = [f"_key{number}" for number in range(len(key.parts))]
-        whole = self._keys(plan, key, reach.limits)
-        low, rows = self._aggregate(key, whole, "min")
-        high = None
-        if reach.top is not None:
-            high, _ = self._aggregate(key, self._keys(plan, key, reach.top), "max")
+        low, high, rows = self._ends(plan, key, reach)
         marks = {1: low} if low else {}
         if low and self.can_slice and rows > reach.rows:
+            whole = self._keys(plan, key, reach.limits)
             sampled = whole.sample(fraction=min(1.0, _SAMPLED_KEYS / rows), seed=0).orderBy(*names)
             found = sampled.selectExpr(*mark_texts(key, names)).toArrow().to_pylist()
             place = int(len(found) * reach.rows / rows)
@@ -105,26 +102,47 @@ class FrameSource(Source):
             frame = frame.where(KeyNames.in_table(_SPARK, plan.key).any_of(piece))
         return frame
 
-    def _keys(self, plan: ReadPlan, key: Key, limits: Range) -> DataFrame:
-        """Return the keys of a range, one row each."""
+    def _keys(self, plan: ReadPlan, key: Key, *limits: Range) -> DataFrame:
+        """Return the keys of the rows in one of some ranges, one row each."""
         names = KeyNames.in_table(_SPARK, key)
-        frame = self._frames[plan.table.stream].where(names.within(limits))
+        # Of ranges with one start all rows are in the wider one, which files are chosen by.
+        inside = " or ".join(dict.fromkeys(f"({names.within(one)})" for one in limits))
+        frame = self._frames[plan.table.stream].where(inside)
         frame = frame.where(f"({plan.where})") if plan.where else frame
         return frame.selectExpr(
             *(f"{name} as _key{number}" for number, name in enumerate(names.names))
         )
 
-    def _aggregate(self, key: Key, keys: DataFrame, function: str) -> tuple[Mark | None, int]:
-        """Return the lowest or highest key, and how many there are."""
-        names = [f"_key{number}" for number in range(len(key.parts))]
-        found = keys.selectExpr(f"{function}(struct({', '.join(names)})) as found", "count(*) as n")
-        texts = mark_texts(key, [f"found.{name}" for name in names])
-        (row,) = found.selectExpr(*texts, "n").toArrow().to_pylist()
-        rows = row.pop("n")
-        return (tuple(row.values()) if rows else None), rows
+    def _ends(self, plan: ReadPlan, key: Key, reach: Reach) -> tuple[Mark | None, Mark | None, int]:
+        """Return the lowest key and the number of rows of a range, the highest key of another."""
+        inside = KeyNames.in_query(_SPARK, key)
+        whole, places = f"struct({', '.join(inside.names)})", range(len(key.parts))
+        limits, ranges = inside.within(reach.limits), [reach.limits]
+        top = NOTHING
+        if reach.top is not None:
+            top, ranges = inside.within(reach.top), [reach.limits, reach.top]
+        ends = self._keys(plan, key, *ranges).selectExpr(
+            f"min({whole}) filter (where {limits}) as low",
+            f"max({whole}) filter (where {top}) as high",
+            f"count_if({limits}) as n",
+            f"count_if({top}) as m",
+        )
+        texts = [
+            text
+            for end in ("low", "high")
+            for text in mark_texts(key, [f"{end}._key{number}" for number in places], end)
+        ]
+        (row,) = ends.selectExpr(*texts, "n", "m").toArrow().to_pylist()
+        low, high = (tuple(row[f"{end}{number}"] for number in places) for end in ("low", "high"))
+        return low if row["n"] else None, high if row["m"] else None, row["n"]
 
     def _columns(self, stream: str, frame: DataFrame) -> tuple[Column, ...]:
         """Keep the frame of a table and describe its columns."""
+        if odd := [name for name in column_names(frame.schema) if names_variable(name)]:
+            raise SourceError(
+                f"{stream}: the column {odd[0]} has ${{ in its name, which Hadoop would replace by "
+                "a setting when it reads Parquet files; rename it, or leave the table out"
+            )
         self._frames[stream] = frame
         return tuple(
             describe_column(field, singer_decimal=self._settings.singer_decimal)

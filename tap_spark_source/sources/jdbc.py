@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from typing_extensions import override
 
@@ -19,6 +18,7 @@ from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings
 from tap_spark_source.slicing import Slice, Survey
 from tap_spark_source.sources.base import (
+    Place,
     Reach,
     Source,
     describe_column,
@@ -26,13 +26,15 @@ from tap_spark_source.sources.base import (
     one_per_stream,
     source_errors,
 )
-from tap_spark_source.sources.derby import Derby
-from tap_spark_source.sources.dialect import Dialect, Reading, Row, wanted_condition
-from tap_spark_source.sources.mysql import MariaDB, MySQL
-from tap_spark_source.sources.oracle import Oracle
-from tap_spark_source.sources.postgres import Postgres
-from tap_spark_source.sources.sqlite import SQLite
-from tap_spark_source.sources.sqlserver import SQLServer
+from tap_spark_source.sources.dialect import (
+    INDEX_FIELDS,
+    Reading,
+    Row,
+    Wanted,
+    matching,
+    named,
+)
+from tap_spark_source.sources.dialects import dialect_of
 from tap_spark_source.sources.statements import (
     NOTHING,
     KeyNames,
@@ -46,21 +48,9 @@ from tap_spark_source.table import Column, Table, is_name, is_wanted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_DIALECTS: dict[str, type[Dialect]] = {
-    "postgresql": Postgres,
-    "derby": Derby,
-    "mysql": MySQL,
-    "mariadb": MariaDB,
-    "sqlserver": SQLServer,
-    "oracle": Oracle,
-    "sqlite": SQLite,
-}
-
-
-# What the queries of every database about its tables tell.
-COLUMN_FIELDS = ("s", "t", "kind", "c", "native", "pos", "required")
 _OWN_ID = "own_id"
-INDEX_FIELDS = ("s", "t", "i", "c", "pos", "is_primary", "is_unique")
+# As many names as every database takes in one list.
+_NAMES = 500
 # What Spark itself reads of the options; it does not mind how they are written.
 _OPTIONS_OF_SPARK = {
     *("customschema", "fetchsize", "hint", "isolationlevel", "preparequery", "querytimeout"),
@@ -70,19 +60,38 @@ _OPTIONS_OF_SPARK = {
 }
 
 
+def _labels(place: Place) -> list[str]:
+    """Name the tables that a stream can be of."""
+    if place.schema and place.name:
+        return [f"{place.schema}.{place.name}"]
+    dashes = (match.start() for match in re.finditer("-", place.stream))
+    return [f"{place.stream[:at]}.{place.stream[at + 1 :]}" for at in dashes]
+
+
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
+
+
+class _Found(NamedTuple):
+    """What the database tells of one table."""
+
+    columns: list[Row]
+    indexes: list[Row]
 
 
 class JdbcSource(Source):
     """The tables and views of one database."""
 
+    reads_by_connections = True
+
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         super().__init__(spark, settings)
-        self._dialect = _DIALECTS.get(settings.url.split(":")[1].lower(), Dialect)()
+        self._dialect = dialect_of(settings.url)
         self._id: str | None = None
         self._asks_for_id = True
         self._joins_id = True
+        # Of the tables that were asked for by name; None where there is none.
+        self._known: dict[str, _Found | None] = {}
 
     @override
     def sorts_as_spark(self, table: Table, column: Column) -> bool:
@@ -102,7 +111,8 @@ class JdbcSource(Source):
     @override
     def discover(self) -> list[Table]:
         patterns = self._settings.tables
-        found = [table for table in self._described(patterns) if is_wanted(table.label, patterns)]
+        asked = self._ask(matching(self._dialect, patterns))
+        found = [self._table(one) for label, one in asked.items() if is_wanted(label, patterns)]
         labels = [table.label for table in found]
         if missing := [name for name in patterns if is_name(name) and name not in labels]:
             raise SourceError(
@@ -112,16 +122,19 @@ class JdbcSource(Source):
         return one_per_stream(found)
 
     @override
-    def find(self, stream: str, *, schema: str | None, name: str | None) -> Table | None:
-        if schema and name:
-            labels = [f"{schema}.{name}"]
-        else:
-            dashes = [match.start() for match in re.finditer("-", stream)]
-            labels = [f"{stream[:at]}.{stream[at + 1 :]}" for at in dashes]
-        exact = [re.sub(r"([*?\[])", r"[\1]", label) for label in labels]
-        found = self._described(labels, exact=True) if labels else []
-        wanted = one_per_stream(table for table in found if is_wanted(table.label, exact))
-        return next(iter(wanted), None)
+    def prefetch(self, places: Iterable[Place]) -> None:
+        labels = {label for place in places for label in _labels(place)}
+        new = sorted(labels - self._known.keys())
+        for first in range(0, len(new), _NAMES):
+            some = new[first : first + _NAMES]
+            found = self._ask(named(self._dialect, some))
+            self._known |= {label: found.get(label) for label in some}
+
+    @override
+    def find(self, place: Place) -> Table | None:
+        self.prefetch([place])
+        found = (one for label in _labels(place) if (one := self._known[label]))
+        return next(iter(one_per_stream(map(self._table, found))), None)
 
     @override
     def describe(self, table: Table, expression: str) -> Column:
@@ -256,39 +269,43 @@ class JdbcSource(Source):
             rows = self._load(query, names).toArrow().to_pylist()
         return [{name.lower(): value for name, value in row.items()} for row in rows]
 
-    def _described(self, labels: Sequence[str], *, exact: bool = False) -> list[Table]:
-        dialect = self._dialect
-        wanted = (
-            " or ".join(f"{{label}} = {dialect.text(label)}" for label in labels)
-            if exact
-            else wanted_condition(dialect, labels)
-        )
-        tables, keys = defaultdict(list), defaultdict(list)
-        for row in self._column_rows(dialect.columns_query(wanted)):
-            tables[row["s"], row["t"]].append(row)
-        for row in self._rows(dialect.indexes_query(wanted), INDEX_FIELDS):
-            keys[row["s"], row["t"]].append(row)
-        return [self._table(rows, keys[name]) for name, rows in sorted(tables.items())]
+    def _ask(self, wanted: Wanted) -> dict[str, _Found]:
+        """Ask what there is of tables, of all in one query where the database can."""
+        dialect, found = self._dialect, dict[str, _Found]()
+        if query := dialect.tables_query(wanted):
+            rows = self._rows_and_id(query, dialect.table_fields)
+        else:
+            rows = [
+                *self._rows_and_id(dialect.columns_query(wanted), dialect.column_fields),
+                *({**row, "what": 1} for row in self._indexes(wanted)),
+            ]
+        for row in sorted(rows, key=lambda row: (row["s"], row["t"])):
+            one = found.setdefault(f"{row['s'].strip()}.{row['t']}", _Found([], []))
+            one[int(row.get("what") or 0)].append(row)
+        return {label: one for label, one in found.items() if one.columns}
 
-    def _column_rows(self, query: str) -> list[dict[str, Any]]:
-        """Ask for tables and columns, and with the first query for the database's own id."""
+    def _indexes(self, wanted: Wanted) -> list[dict[str, Any]]:
+        return self._rows(self._dialect.indexes_query(wanted), INDEX_FIELDS)
+
+    def _rows_and_id(self, query: str, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Ask for tables, and with the first query for the database's own id."""
         identity = self._dialect.identity_query()
         if identity and self._id is None and self._joins_id:
             asked = f"select q.*, ({identity}) as {_OWN_ID} from ({query}) q"
             try:
-                rows = self._rows(asked, [*COLUMN_FIELDS, _OWN_ID])
+                rows = self._rows(asked, [*names, _OWN_ID])
             except SourceError:  # not every server can, and some time out: it is asked for alone
                 self._joins_id = False
             else:
                 self._id = next((_text(row[_OWN_ID]) for row in rows), None)
                 return rows
-        return self._rows(query, COLUMN_FIELDS)
+        return self._rows(query, names)
 
-    def _table(self, found: Sequence[Row], indexed: Sequence[Row]) -> Table:
-        rows = sorted(found, key=lambda row: int(row["pos"]))
+    def _table(self, found: _Found) -> Table:
+        rows = sorted(found.columns, key=lambda row: int(row["pos"]))
         first = rows[0]
         schema, name, estimate = first["s"].strip(), first["t"], first.get("estimate")
-        indexes = self._dialect.indexes(indexed, rows)
+        indexes = self._dialect.indexes(found.indexes, rows)
         table = Table(
             stream=f"{schema}-{name}",
             schema=schema,

@@ -17,7 +17,7 @@ from tap_spark_source.key import Key
 from tap_spark_source.plan import DELETED_AT, ReadPlan
 from tap_spark_source.slicing import Slice, Survey
 from tap_spark_source.sources import connect, debezium
-from tap_spark_source.sources.base import Reach, Source, describe_column, source_errors
+from tap_spark_source.sources.base import Place, Reach, Source, describe_column, source_errors
 from tap_spark_source.sources.topic import Fields, Look, Offsets, Shape, label_of, read_events
 from tap_spark_source.table import Column, Table, is_name, is_wanted
 
@@ -57,10 +57,9 @@ class KafkaSource(Source):
         return [table for table in tables if table is not None]
 
     @override
-    def find(self, stream: str, *, schema: str | None, name: str | None) -> Table | None:
-        del schema
-        topic = name if name in self.ends else self._streams().get(stream)
-        return self._table(stream, topic) if topic else None
+    def find(self, place: Place) -> Table | None:
+        topic = place.name if place.name in self.ends else self._streams().get(place.stream)
+        return self._table(place.stream, topic) if topic else None
 
     @override
     def describe(self, table: Table, expression: str) -> Column:

@@ -13,6 +13,7 @@ from tap_spark_source.sources.dialect import (
     Dialect,
     Reading,
     Row,
+    Wanted,
     exact_time,
 )
 from tap_spark_source.table import Column
@@ -51,6 +52,7 @@ class MySQL(Dialect):
 
     quotes = ("`", "`")
     knows_indexes = True
+    native = "c.data_type as base, c.column_type as native"
     # The first two are sorted by number and compared by text.
     unordered = ("enum", "set", "json", *_SHAPES)
     # In milliseconds; a login counts as answers of the server.
@@ -93,7 +95,7 @@ class MySQL(Dialect):
         return f"{query} limit {rows}"
 
     @override
-    def indexes_query(self, wanted: str) -> str:
+    def indexes_query(self, wanted: Wanted) -> str:
         return f"""
             select x.table_schema as s, x.table_name as t, x.index_name as i,
                    x.column_name as c, x.seq_in_index as pos,
@@ -102,14 +104,6 @@ class MySQL(Dialect):
             from information_schema.statistics x
             where x.column_name is not null
               and {self.condition(wanted, "x.table_schema", "x.table_name")}"""
-
-    @override
-    def columns_query(self, wanted: str) -> str:
-        return (
-            super()
-            .columns_query(wanted)
-            .replace("c.data_type as native", "c.data_type as base, c.column_type as native")
-        )
 
     @override
     def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:

@@ -13,6 +13,7 @@ from tap_spark_source.sources.dialect import (
     Dialect,
     Reading,
     Row,
+    Wanted,
     exact_time,
 )
 from tap_spark_source.table import Column
@@ -67,7 +68,7 @@ class Oracle(Dialect):
         return f"hextoraw('{digits}')"
 
     @override
-    def columns_query(self, wanted: str) -> str:
+    def columns_query(self, wanted: Wanted) -> str:
         return f"""
             select c.owner as s, c.table_name as t, o.object_type as kind, c.column_name as c,
                    c.data_type as native, c.column_id as pos, c.data_precision as p,
@@ -80,7 +81,7 @@ class Oracle(Dialect):
               and {self.condition(wanted, "c.owner", "c.table_name")}"""
 
     @override
-    def indexes_query(self, wanted: str) -> str:
+    def indexes_query(self, wanted: Wanted) -> str:
         return f"""
             select x.owner as s, x.table_name as t, x.constraint_name as i, k.column_name as c,
                    k.position as pos, 1 as is_primary, 1 as is_unique

@@ -10,12 +10,14 @@ from typing_extensions import override
 
 from tap_spark_source.key import Mark
 from tap_spark_source.sources.dialect import (
+    COLUMN_FIELDS,
     DECIMAL_HINT,
     OUT_OF_RANGE,
     PLAIN,
     Dialect,
     Reading,
     Row,
+    Wanted,
 )
 from tap_spark_source.table import Column
 
@@ -81,6 +83,8 @@ class Postgres(Dialect):
     label = "({schema} || '.' || {table})"
     random = "random()"
     knows_indexes = True
+    unites = True
+    column_fields = (*COLUMN_FIELDS, "dims", "base", "estimate", "most")
     unordered = _UNORDERED
     timeouts: Mapping[str, str] = {
         "connectTimeout": "30",
@@ -123,7 +127,7 @@ class Postgres(Dialect):
         return f"{query} limit {rows}"
 
     @override
-    def columns_query(self, wanted: str) -> str:
+    def columns_query(self, wanted: Wanted) -> str:
         # The parts of a partitioned table are read through their parent. What a table that others
         # inherit from holds itself says nothing about the rows that are read from it.
         return f"""
@@ -148,7 +152,7 @@ class Postgres(Dialect):
               and {self.condition(wanted, "n.nspname", "c.relname")}"""
 
     @override
-    def indexes_query(self, wanted: str) -> str:
+    def indexes_query(self, wanted: Wanted) -> str:
         return f"""
             select n.nspname as s, c.relname as t, i.relname as i, k.pos as pos,
                    coalesce(a.attname, pg_get_indexdef(x.indexrelid, k.pos, true)) as c,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
-from tap_spark_source.sources.dialect import DECIMAL_HINT, OTHER_KIND, Dialect, Reading, Row
+from tap_spark_source.sources.dialect import DECIMAL_HINT, OTHER_KIND, Dialect, Reading, Row, Wanted
 from tap_spark_source.table import Column
 
 # A real's shortest exact text; bytes as digits.
@@ -47,6 +47,7 @@ class SQLite(Dialect):
     random = "abs(random() / 9223372036854775808.0)"
     system_schemas = ("",)
     arrives_as_text = True
+    unites = True
 
     @override
     def url_with(self, url: str, properties: Mapping[str, str]) -> str:
@@ -65,7 +66,7 @@ class SQLite(Dialect):
         return value if column.is_number else self.text(value)
 
     @override
-    def columns_query(self, wanted: str) -> str:
+    def columns_query(self, wanted: Wanted) -> str:
         # SQLite lets NULL into a primary key, unless that is the rowid, which needs no index.
         return f"""
             select 'main' as s, m.name as t, upper(m.type) as kind, p.name as c,
@@ -78,7 +79,7 @@ class SQLite(Dialect):
               and {self.condition(wanted, "'main'", "m.name")}"""
 
     @override
-    def indexes_query(self, wanted: str) -> str:
+    def indexes_query(self, wanted: Wanted) -> str:
         return f"""
             select 'main' as s, m.name as t, 'primary key' as i, p.name as c, p.pk as pos,
                    1 as is_primary, 1 as is_unique

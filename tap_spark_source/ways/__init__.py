@@ -13,8 +13,16 @@ from singer_spark import bookmark
 from tap_spark_source.declaration import FULL_TABLE, LOG_BASED
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.sources import FileSource, FrameSource, KafkaSource, Source
-from tap_spark_source.ways import delta_log, full_table, incremental, kafka_log, new_files, snapshot
-from tap_spark_source.ways.incremental import bounds_of
+from tap_spark_source.ways import (
+    delta_log,
+    full_table,
+    incremental,
+    kafka_log,
+    new_files,
+    snapshot,
+    snapshot_store,
+)
+from tap_spark_source.ways.opened import bounds_of
 from tap_spark_source.ways.piece import Piece
 
 __all__ = ["Piece", "bounds_of", "pieces", "without_stale_markers"]
@@ -31,13 +39,25 @@ def pieces(source: Source, plan: ReadPlan, *, version: int) -> Iterator[Piece]:
 
 
 def without_stale_markers(plan: ReadPlan) -> ReadPlan:
-    """Forget what a read of another way left half done, and this one will never finish."""
+    """Forget how far reads of other ways have come: this one tells rows that they would tell again.
+
+    Two are kept. From a replication key's value on rows may come twice, as ever. So may changes of
+    a log where a key tells that rows are one, and only they tell deletions.
+    """
     compares_rows = plan.snapshot is not None and plan.snapshot.mode == "rows"
     is_full = plan.method == FULL_TABLE and plan.window is None and not compares_rows
-    stale = set() if is_full else {bookmark.FULL_TABLE}
-    if plan.method != LOG_BASED:
-        stale.add(bookmark.DELTA_SNAPSHOT)
-    kept = {name: value for name, value in plan.bookmark.items() if name not in stale}
+    by_log = plan.method == LOG_BASED
+    is_current = {
+        bookmark.FULL_TABLE: is_full,
+        bookmark.DELTA_SNAPSHOT: by_log,
+        delta_log.VERSION: by_log or plan.is_merged,
+        delta_log.TABLE: by_log or plan.is_merged,
+        kafka_log.OFFSETS: by_log,
+        new_files.FILES: plan.new_files,
+        snapshot_store.BOOKMARK: plan.snapshot is not None,
+        bookmark.AT_BOOKMARK: plan.window is not None,
+    }
+    kept = {name: one for name, one in plan.bookmark.items() if is_current.get(name, True)}
     return replace(plan, bookmark=kept)
 
 

@@ -43,13 +43,27 @@ class _Log:
 
 def pieces(source: FrameSource, plan: ReadPlan) -> Iterator[Piece]:
     """Yield the table at one version, or the changes since the bookmark's."""
-    name = source.sql_name(plan.table)
-    log = _look(source, plan, name)
     start = plan.bookmark.get(VERSION)
+    if start is None:
+        _refuse_restart(plan)
+    log = _look(source, plan, source.sql_name(plan.table))
     if start is None:
         yield from _first_read(source, plan, log)
     else:
         yield from _further_read(source, plan, log, _checked(plan, log, VERSION, start))
+
+
+def _refuse_restart(plan: ReadPlan) -> None:
+    """Fail where a first read would begin anew, and nothing tells that rows which came are one."""
+    marker = plan.bookmark.get(DELTA_SNAPSHOT)
+    if marker is None or plan.is_merged or full_table.goes_on(plan, DELTA_SNAPSHOT):
+        return
+    names = marker.get("key_columns") if isinstance(marker, Mapping) else None
+    raise StateError(
+        f"{plan.table.stream}: its first read was cut along {names}, and cannot go on along other "
+        "columns; without a key the rows that it has told would come twice: set partition_column "
+        f"as it was, or {plan.way_anew}"
+    )
 
 
 def _first_read(source: FrameSource, plan: ReadPlan, log: _Log) -> Iterator[Piece]:

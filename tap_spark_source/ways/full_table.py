@@ -103,7 +103,7 @@ def goes_on(plan: ReadPlan, resume: str = FULL_TABLE) -> bool:
 
 
 def _announce(plan: ReadPlan) -> None:
-    if plan.where is None and plan.sample is None and plan.table.rows is not None:
+    if plan.filter is None and plan.table.rows is not None:
         report("expected", plan.table.stream, rows=plan.table.rows)
 
 

@@ -34,7 +34,7 @@ def pieces(source: FileSource, plan: ReadPlan) -> Iterator[Piece]:
     seen = _seen(plan)
     there = source.files_of(plan.table)
     fresh = new_files(there, seen, lookback=plan.lookback)
-    _warn_of_future(plan.table.stream, seen, fresh)
+    _warn_of_future(plan, seen, fresh)
     if not fresh:
         yield Piece(bookmark=plan.bookmark, is_last=True)
     limit = plan.max_rows
@@ -89,7 +89,8 @@ def seen_after(
     return {**known, "names": kept if needs_times else list(kept)}
 
 
-def _warn_of_future(stream: str, seen: Mapping[str, Any], fresh: Sequence[FoundFile]) -> None:
+def _warn_of_future(plan: ReadPlan, seen: Mapping[str, Any], fresh: Sequence[FoundFile]) -> None:
+    stream = plan.table.stream
     soon = (datetime.now(timezone.utc) + _TOLERANCE).isoformat(timespec="microseconds")
     ahead = [file for file in fresh if file.is_future and file.modified > soon]
     if ahead:
@@ -104,10 +105,10 @@ def _warn_of_future(stream: str, seen: Mapping[str, Any], fresh: Sequence[FoundF
     if seen.get("modified", "") > soon:
         logger.warning(
             "%s: the bookmark's files are of %s, which is in the future; files that came since and "
-            "are older than that are not found: run with --refresh %s",
+            "are older than that are not found: %s",
             stream,
             seen["modified"],
-            stream,
+            plan.way_anew,
         )
 
 

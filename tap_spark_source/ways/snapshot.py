@@ -31,7 +31,8 @@ from singer_spark.names import literal
 from tap_spark_source.comparison import Snapshot
 from tap_spark_source.plan import DELETED_AT, ReadPlan
 from tap_spark_source.sources import FrameSource, Source
-from tap_spark_source.ways import full_table, incremental
+from tap_spark_source.ways import full_table
+from tap_spark_source.ways.opened import open_window
 from tap_spark_source.ways.piece import Piece
 from tap_spark_source.ways.snapshot_store import (
     BOOKMARK,
@@ -104,7 +105,7 @@ def _passed(source: Source, plan: ReadPlan) -> Mapping[str, Any]:
     """Return the bookmark of a stream whose rows of now are compared, so that none is left."""
     if plan.window is None or plan.key is None:
         return plan.bookmark
-    opened = incremental.open_window(source, plan, plan.window, plan.key)
+    opened = open_window(source, plan, plan.window, plan.key)
     opened.refuse_nulls()
     return opened.passed()
 

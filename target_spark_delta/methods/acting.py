@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
 from target_spark_delta.frame import TABLE_VERSION
 from target_spark_delta.methods.batch import Batch
@@ -96,7 +97,7 @@ def _is_current(value: str, newest: str) -> str:
 
 
 def _kind(rows: DataFrame, column: str) -> str:
-    return rows.schema[column].dataType.simpleString()
+    return to_ddl(rows.schema[column].dataType)
 
 
 def _with_removal(batch: Batch) -> DataFrame:

@@ -71,8 +71,9 @@ class Progress:
     overlap is what a run has sent of the rows that the table may have had when it began. `key` is
     what the rows of the last batch were merged by. `has_changed` tells that a batch has changed
     the table, `carried` is the STATE that the last such commit carries. `has_table` tells that the
-    table was there or was made, `set_aside` counts the records that went to quarantine. `version`
-    is one to activate at the end of the stream.
+    table was there or was made, `versions` are those that the run's batches made, by which the
+    table is known again. `set_aside` counts the records that went to quarantine. `version` is
+    one to activate at the end of the stream.
     """
 
     partitions: set[tuple[str | None, ...]] = field(default_factory=set)
@@ -91,6 +92,7 @@ class Progress:
     has_changed: bool = False
     carried: Any = None
     has_table: bool = False
+    versions: set[int] = field(default_factory=set)
     set_aside: int = 0
     version: int | None = None
 

@@ -15,15 +15,17 @@ from pyspark.sql import types as T
 from pyspark.sql.window import Window
 from pyspark.storagelevel import StorageLevel
 
+from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
-from target_spark_delta.commit import Counts, Late
+from target_spark_delta.commit import Counts, Late, Tally
 from target_spark_delta.frame import TABLE_VERSION
 from target_spark_delta.methods.batch import Batch
 from target_spark_delta.methods.keyed import facts_of
 from target_spark_delta.methods.late import count_late
-from target_spark_delta.methods.merge import Changes, merge, same_key, within
+from target_spark_delta.methods.merge import Changes, merge_changed, same_key, within
 from target_spark_delta.methods.same import comparable, compared
+from target_spark_delta.retry import with_retry
 from target_spark_delta.spool import LINE_NUMBER, KeyFacts
 from target_spark_delta.table import Table
 from target_spark_delta.validation import DELETED_AT
@@ -52,17 +54,25 @@ def added_columns(declared: T.StructType, dedupe_by: str | None) -> list[T.Struc
 def write(spark: SparkSession, batch: Batch) -> Counts:
     """Link the records of the batch into the history of their keys."""
     facts = facts_of(batch)
-    known = _versions(spark, batch, facts)
-    events = known.unionByName(_events(batch), allowMissingColumns=True)
+    # Anew after a lost race, whose winner may have added versions.
+    return with_retry(batch.table, lambda: _link(spark, batch, facts))
+
+
+def _link(spark: SparkSession, batch: Batch, facts: KeyFacts) -> Counts:
+    known, tally = _versions(spark, batch, facts), Tally()
+    counted = replace(batch, rows=tally.of(batch.rows))
+    events = known.unionByName(_events(counted), allowMissingColumns=True)
     events = _behind_versions(batch, events)
     if TABLE_VERSION in batch.always:
         events = _reopened(batch, events)
     linked = _linked(batch, events).persist(StorageLevel.DISK_ONLY)
     try:
+        count = linked.count()
+        tally.check(batch.table, batch.count)
         if batch.is_new:
-            return commit.append(batch.table, linked, linked.count())
+            return commit.append(batch.table, linked, count)
         late = _late(batch, known, linked)
-        counts = merge(spark, batch.table, _changes(batch, facts, known, linked))
+        counts = merge_changed(spark, batch.table, _changes(batch, facts, known, linked))
         return replace(counts, late=late)
     finally:
         linked.unpersist()
@@ -70,7 +80,7 @@ def write(spark: SparkSession, batch: Batch) -> Counts:
 
 def close_versions(spark: SparkSession, table: Table, version: int, now: str) -> Counts:
     """Close what is current and was last seen in an older version of the stream."""
-    kind = table.rows(spark).schema[VALID_FROM].dataType.simpleString()
+    kind = to_ddl(table.rows(spark).schema[VALID_FROM].dataType)
     closed = f"cast(timestamp {literal(now)} as {kind})"
     return commit.execute(
         spark,
@@ -99,7 +109,7 @@ def _versions(spark: SparkSession, batch: Batch, facts: KeyFacts) -> DataFrame:
 
 def _events(batch: Batch) -> DataFrame:
     """Return the records of the batch as events."""
-    kind = batch.schema[VALID_FROM].dataType.simpleString()
+    kind = to_ddl(batch.schema[VALID_FROM].dataType)
     by = [quote(batch.options.dedupe_by)] if batch.options.dedupe_by else []
     times = ", ".join([*by, *(f"cast({quote(name)} as {kind})" for name in _TIMES)])
     gone, ended = f"{quote(DELETED_AT)} is not null", f"cast({quote(DELETED_AT)} as {kind})"

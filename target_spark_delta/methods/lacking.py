@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.storagelevel import StorageLevel
 
+from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
 from target_spark_delta.log import newest_version
 from target_spark_delta.methods.batch import Batch, FirstLook, Held, Staged
@@ -198,7 +199,7 @@ class _Near:
         there = {field.lower() for field in table.columns}
         if not isinstance(datatype, _EXACT) or column.lower() not in there:
             return cls("true", "true", is_empty=table.isEmpty())
-        kind = datatype.simpleString()
+        kind = to_ddl(datatype)
         span = column_ranges(batch.rows, [column])[column]
         spark.conf.set(_FROM_STATISTICS, "false")
         low, high, nulls = (

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
 from singer_spark.report import last_told
 from target_spark_delta.commit import Late
@@ -44,7 +45,7 @@ def count_late(rows: DataFrame, bookmark: Bookmark) -> Late | None:
     # By way of the instant, or Spark would drop an offset that the text carries.
     instant = f"cast({literal(str(bookmark.value))} as timestamp)"
     bound = instant if isinstance(datatype, _TIMES) else literal(str(bookmark.value))
-    bound = f"try_cast({bound} as {datatype.simpleString()})"
+    bound = f"try_cast({bound} as {to_ddl(datatype)})"
     lateness = "cast(null as bigint)"
     if isinstance(datatype, _TIMES):
         ends = (f"unix_micros(cast({end} as timestamp))" for end in (bound, column))

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from singer_spark.datatype import to_ddl
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import SingerSparkError
 from singer_spark.names import literal, quote
@@ -53,6 +54,7 @@ class Changes:
             nothing behind, be it newer or be it in columns that the row does not carry.
         left_out: SQL that says whether a row is not inserted where the table has none of its key.
         is_counted: Whether `count` is the number of rows just as they came, so that fewer are lost.
+        came: Counts the records that the rows are made of, and how many came, where these are more.
         scratch: A folder that Spark shares with this process, if there is one.
     """
 
@@ -72,6 +74,7 @@ class Changes:
     afresh: str = "false"
     left_out: str = "false"
     is_counted: bool = False
+    came: tuple[Tally, int] | None = None
     scratch: Path | None = None
 
     @property
@@ -126,10 +129,10 @@ def merge(spark: SparkSession, table: Table, changes: Changes) -> Counts:
         return replace(inserted, late=_late(added, changes))
     # Anew after a lost race, whose winner may have changed what was found to be the same.
     if not inserted:
-        return with_retry(table, lambda: _merge_changed(spark, table, changes))
+        return with_retry(table, lambda: merge_changed(spark, table, changes))
     version = last_commit(spark)
     try:
-        merged = with_retry(table, lambda: _merge_changed(spark, table, changes))
+        merged = with_retry(table, lambda: merge_changed(spark, table, changes))
     except (SingerSparkError, *SPARK_ERRORS):
         # Its STATE speaks of rows that it left out.
         if version is not None:
@@ -139,13 +142,16 @@ def merge(spark: SparkSession, table: Table, changes: Changes) -> Counts:
     return replace(merged, inserted=merged.inserted + inserted.inserted, unchanged=known)
 
 
-def _merge_changed(spark: SparkSession, table: Table, changes: Changes) -> Counts:
-    """Find the rows that a commit would change, and merge them."""
+def merge_changed(spark: SparkSession, table: Table, changes: Changes) -> Counts:
+    """Find the rows that a commit would change, and merge them; a lost race is not repeated."""
     tally = Tally()
     # All of them, not only until the first: what was read is counted on the way.
     with worked_out(_changed(spark, table, changes, tally), changes.scratch) as (changed, count):
         if changes.is_counted:
             tally.check(table, changes.count)
+        if changes.came:
+            records, number = changes.came
+            records.check(table, number)
         # Before the commit, after which Spark would read the kept rows anew and find none changed.
         late = _late(changed, changes)
         known = changes.count - count if changes.is_counted else 0
@@ -303,7 +309,7 @@ def same_key(keys: Iterable[str]) -> str:
 
 def within(ranges: Mapping[str, Range], schema: T.StructType) -> str:
     """Return SQL that says whether a row of the table has values in these ranges."""
-    types = {field.name.lower(): field.dataType.simpleString() for field in schema}
+    types = {field.name.lower(): to_ddl(field.dataType) for field in schema}
     return " and ".join(
         between(f"t.{quote(key)}", types[key.lower()], values) for key, values in ranges.items()
     )

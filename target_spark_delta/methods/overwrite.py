@@ -227,13 +227,13 @@ def _part(spark: SparkSession, staged: Staged, schema: T.StructType, run_id: str
 
 
 def _same_columns(before: T.StructType, after: T.StructType) -> bool:
-    return [(f.name, f.dataType.simpleString()) for f in before] == [
-        (f.name, f.dataType.simpleString()) for f in after
+    return [(f.name, to_ddl(f.dataType)) for f in before] == [
+        (f.name, to_ddl(f.dataType)) for f in after
     ]
 
 
 def _differences(before: T.StructType, after: T.StructType) -> list[str]:
     """Name the columns that are not the same, or not in the same place."""
-    there, coming = ({f.name: f.dataType.simpleString() for f in one} for one in (before, after))
+    there, coming = ({f.name: to_ddl(f.dataType) for f in one} for one in (before, after))
     differing = [name for name in {**there, **coming} if there.get(name) != coming.get(name)]
     return differing or ["the order of columns"]

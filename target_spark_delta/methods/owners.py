@@ -62,8 +62,8 @@ def _is_known(
         if owner == pipeline and _replaces(commit):
             # Then it was this pipeline's alone.
             return True
-    if are_all and not is_ours and oldest == 0:
-        raise NotOursError(table, "was not made by this target")
+    if are_all and not is_ours:
+        raise NotOursError(table, "was not made by this target, as far as its log tells")
     return oldest == 0 and is_ours
 
 

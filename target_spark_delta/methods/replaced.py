@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.storagelevel import StorageLevel
 
+from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
 from singer_spark.scope import Scope
 from target_spark_delta import commit
@@ -117,7 +118,7 @@ def _range_of_run(batch: Batch) -> _Part | None:
     if scope is None:
         if column is None or span is None:
             return None
-        datatype = batch.schema[column].dataType.simpleString()
+        datatype = to_ddl(batch.schema[column].dataType)
         return lambda prefix: between(f"{prefix}{quote(column)}", datatype, span)
     if scope.column is not None and scope.column not in batch.schema.names:
         return None  # the table has no such column yet, and so no row of the range
@@ -134,7 +135,7 @@ def _hull(spark: SparkSession, batch: Batch, column: str) -> Range:
     All that a run replaces is one range, so it does not matter how batches are cut.
     """
     here = column_ranges(_telling(batch, [column]), [column])[column]
-    before, datatype = batch.progress.range, batch.schema[column].dataType.simpleString()
+    before, datatype = batch.progress.range, to_ddl(batch.schema[column].dataType)
     if before is None:
         return here
     ends = []
@@ -151,7 +152,7 @@ def _text(value: str | None) -> str:
 
 def _outside(batch: Batch, column: str, span: Range) -> _Part:
     """Say which rows are in a range, and not in the one that the run has replaced before."""
-    before, datatype = batch.progress.range, batch.schema[column].dataType.simpleString()
+    before, datatype = batch.progress.range, to_ddl(batch.schema[column].dataType)
 
     def part(prefix: str) -> str:
         name = f"{prefix}{quote(column)}"
@@ -186,7 +187,7 @@ def _bound(value: object, datatype: T.DataType) -> str:
     if isinstance(datatype, (T.DateType, T.TimestampNTZType)):
         # By way of the instant, or Spark would drop an offset that the text carries.
         text = f"cast({text} as timestamp)"
-    return f"cast({text} as {datatype.simpleString()})"
+    return f"cast({text} as {to_ddl(datatype)})"
 
 
 def _rows(batch: Batch) -> DataFrame:
@@ -257,7 +258,7 @@ def _in_partitions(batch: Batch, partitions: set[tuple[str | None, ...]]) -> _Pa
     columns = batch.options.partition_by
     if not partitions:
         return _nothing  # the table may not even have the columns
-    types = [batch.schema[name].dataType.simpleString() for name in columns]
+    types = [to_ddl(batch.schema[name].dataType) for name in columns]
 
     def part(prefix: str) -> str:
         names = [f"{prefix}{quote(name)}" for name in columns]

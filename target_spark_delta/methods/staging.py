@@ -24,11 +24,15 @@ def write_staged(spark: SparkSession, staged: Staged, rows: DataFrame, *, is_fir
     if place.path:
         place.save(rows.write.format("parquet").mode("overwrite" if is_first else "append"))
         return
+    writer = rows.write.format("delta").mode("append")
     if is_first:
         place.make_schema(spark)
         discard(spark, staged)
+        if place.schema(spark) is not None:
+            # It lies where its catalog had forgotten it.
+            writer = writer.mode("overwrite").option("overwriteSchema", "true")
     # A catalog takes odd names of columns only in a Delta table.
-    place.save(rows.write.format("delta").options(**naming(rows.schema)).mode("append"))
+    place.save(writer.options(**naming(rows.schema)))
 
 
 def staged_rows(spark: SparkSession, staged: Staged, where: str = "true") -> DataFrame:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from singer_spark.names import quote
 from target_spark_delta import commit
-from target_spark_delta.commit import Counts
+from target_spark_delta.commit import Counts, Tally
 from target_spark_delta.frame import TABLE_VERSION
 from target_spark_delta.methods.acting import KNOWN, counts_versions, dated_by
 from target_spark_delta.methods.batch import Batch
@@ -21,7 +22,10 @@ from target_spark_delta.validation import DELETED_AT
 
 def write(spark: SparkSession, batch: Batch) -> Counts:
     """Merge the rows by their key."""
-    facts = facts_of(batch)
+    facts, tally = facts_of(batch), Tally()
+    if batch.is_partial:
+        # Before they are folded.
+        batch = replace(batch, rows=tally.of(batch.rows))
     changes = Changes(
         rows=batch.rows,
         count=facts.keys,
@@ -39,6 +43,7 @@ def write(spark: SparkSession, batch: Batch) -> Counts:
         afresh=f"s.{quote(REBORN)}" if batch.removes else "false",
         left_out=_lacking(batch),
         is_counted=not batch.is_partial,
+        came=(tally, batch.count) if batch.is_partial else None,
         scratch=batch.scratch,
     )
     known = _with_known(spark, batch, changes)
@@ -73,9 +78,11 @@ def _with_known(spark: SparkSession, batch: Batch, changes: Changes) -> DataFram
     column = changes.newest_by
     if column is None or batch.is_new or not batch.is_partial:
         return batch.rows
-    batch.rows.createOrReplaceTempView("compared_rows")
     keys = ", ".join(f"s.{quote(key)}" for key in batch.keys)
-    return spark.sql(
-        f"select s.*, max(t.{quote(column)}) over (partition by {keys}) as {quote(KNOWN)} "
-        f"from compared_rows s left join {batch.table.sql} t on {changes.matches}"
+    there = batch.table.rows(spark).alias("t")
+    # No view: behind one Spark Connect counts no rows.
+    return (
+        batch.rows.alias("s")
+        .join(there, F.expr(changes.matches), "left")
+        .selectExpr("s.*", f"max(t.{quote(column)}) over (partition by {keys}) as {quote(KNOWN)}")
     )

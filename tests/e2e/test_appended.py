@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
+import signal
+import subprocess
+import time
 
 import pytest
 from deltalake import DeltaTable
@@ -24,6 +29,25 @@ exit 3
 """
 
 
+# Loads as the real one does, but gets the end of its input late.
+HOLDS = """#!/bin/sh
+{{
+    while read -r line; do
+        printf '%s\n' "$line"
+        case "$line" in *'"RECORD"'*) break ;; esac
+    done
+    while [ ! -e {folder}/go ]; do sleep 0.1; done
+    cat
+}} | {target} "$@"
+"""
+# Begins once the other has committed.
+WAITS = """#!/bin/sh
+touch {folder}/go
+until [ -e {folder}/lake/events/_delta_log/00000000000000000002.json ]; do sleep 0.1; done
+exec {target} "$@"
+"""
+
+
 class Shop:
     """A pipeline that loads new files into a table without a key."""
 
@@ -36,7 +60,12 @@ class Shop:
         rows = "".join(f"{number},x\n" for number in ids)
         (self.files / name).write_text(f"id,name\n{rows}")
 
-    def run(self, *options, fails=None, transport="auto", source=None, **target):
+    def run(self, *options, fails=None, **changes):
+        done = run(*self.command(fails, **changes), *options)
+        assert done.returncode == (3 if fails else 0), done.stderr
+        return done
+
+    def command(self, fails=None, *, transport="auto", source=None, **target):
         tap = {
             "source_url": f"csv:{source or self.files.parent}",
             "stream_options": {"events": {"new_files": True}},
@@ -53,9 +82,7 @@ class Shop:
         }
         path = self.folder / "shop.yml"
         path.write_text(json.dumps(document))
-        done = run(command("singer-spark"), "run", path, *options)
-        assert done.returncode == (3 if fails else 0), done.stderr
-        return done
+        return command("singer-spark"), "run", path
 
     def refuse(self, *options, **changes):
         with pytest.raises(AssertionError) as raised:
@@ -68,7 +95,7 @@ class Shop:
             return real
         path = self.folder / "fails" / "target-spark-delta"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(fails.format(target=real))
+        path.write_text(fails.format(target=real, folder=self.folder))
         path.chmod(0o755)
         return str(path)
 
@@ -151,6 +178,49 @@ def test_a_first_run_that_failed_is_resumed_with_its_own_table_and_source_alone(
     assert "the state belongs to" in said
     shutil.rmtree(shop.folder / "lake" / "events")
     said = shop.refuse("--resume")
-    assert "there is no table, so the state is ahead of it" in said
+    assert "there is no table, so the state is ahead" in said
     shop.run()
     assert shop.ids == [1, 2]
+
+
+def family(pid):
+    """List a process and all that it has started, each with its command."""
+    listed = subprocess.run(["pgrep", "-aP", str(pid)], capture_output=True, text=True, check=False)
+    found = [line.partition(" ") for line in listed.stdout.splitlines()]
+    more = {one: name for child, _, _ in found for one, name in family(int(child)).items()}
+    return {int(child): name for child, _, name in found} | more
+
+
+def wait_until(condition):
+    until = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_what_a_paused_run_commits_when_it_wakes_up_is_not_appended_again(shop, tmp_path):
+    shop.run()
+    shop.put("2.csv", 3)
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    options = {"transport": "records", "temp_dir": str(spool), "batch_wait_seconds": 1}
+    paused = subprocess.Popen(shop.command(HOLDS, **options))
+    try:
+        wait_until(lambda: [*spool.rglob("*.jsonl")])
+        wait_until(
+            lambda: not any("tap-spark-source" in one for one in family(paused.pid).values())
+        )
+        os.kill(paused.pid, signal.SIGSTOP)
+        ended = run(command("singer-spark"), "unlock", tmp_path / "shop.yml", "--yes")
+        assert ended.returncode == 0, ended.stderr
+        follows = run(*shop.command(WAITS, transport="records"))
+        assert (follows.returncode, shop.ids) == (75, [1, 2, 3]), follows.stderr
+        assert "has committed rows since this run began" in follows.stderr
+        shop.run()
+        assert shop.ids == [1, 2, 3]
+    finally:
+        for pid in (paused.pid, *family(paused.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        paused.wait()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import command, run
+from tests.support.commands import command, left_in, run
 
 SECRET = "do-not-tell-anyone"  # noqa: S105, nobody's
 MARK = "a-row-of-the-source"
@@ -99,4 +99,4 @@ def test_no_secret_and_no_row_stays_behind(tmp_path, all_at_once):
     assert done.returncode == 0, done.stderr
     assert holding(temporary, SECRET) == []
     assert holding(temporary, MARK) == []
-    assert list(temporary.iterdir()) == []
+    assert left_in(temporary) == []

@@ -22,7 +22,7 @@ import pytest
 from deltalake import DeltaTable
 
 from singer_spark.engine.lease import ENGINE
-from tests.support.commands import WARM, command
+from tests.support.commands import WARM, command, left_in
 
 KILLS = 3
 INCREMENTAL = {"default_replication_method": "INCREMENTAL", "default_replication_key": "at"}
@@ -142,4 +142,4 @@ def test_after_kills_a_run_that_succeeds_makes_the_table_the_source(
         assert process.returncode == 0, f"KILL_SEED={seed}\n{output[-3000:]}"
         table = DeltaTable(tmp_path / "lake" / "main_t").to_pyarrow_table().to_pylist()
         assert Counter((row["id"], row["v"], row["at"]) for row in table) == database.rows(), seed
-    assert list((tmp_path / "tmp").iterdir()) == [], "the last run leaves nothing behind"
+    assert left_in(tmp_path / "tmp") == [], "the last run leaves nothing behind"

@@ -94,7 +94,8 @@ def test_batch_files_in_a_bucket_are_read_and_cleaned_up(endpoint, tmp_path, mon
     pq.write_table(pa.table({"id": [2, 3], "name": ["c", "d"]}), sink)
     s3.put_object(Bucket="batches", Key="in/2.parquet", Body=sink.getvalue().to_pybytes())
 
-    lake = Loaded(tmp_path / "lake", **WARM, clean_up_batch_files=True)
+    roots = {"clean_up_batch_files": True, "batch_roots": ["s3://batches/in"]}
+    lake = Loaded(tmp_path / "lake", **WARM, **roots)
     config = write_json(tmp_path / "target.json", lake.config)
     properties = {"id": {"type": "integer"}, "name": {"type": "string"}}
     messages = lines(

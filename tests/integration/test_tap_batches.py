@@ -51,7 +51,8 @@ def test_every_type_arrives_as_it_does_by_records(database, tmp_path, encoding):
     config = database.reads("kinds", "events")
     folder = tmp_path / "a place for 100%"
     settings = batched(folder, **encoding)
-    (plain, files), (wanted, got) = both_ways(tmp_path, config, settings, clean_up_batch_files=True)
+    cleaned = {"clean_up_batch_files": True, "batch_roots": [str(folder)]}
+    (plain, files), (wanted, got) = both_ways(tmp_path, config, settings, **cleaned)
     assert files.of("RECORD") == []
     assert plain.state == files.state
     for stream, count in {"public-kinds": 2, "public-events": 20}.items():
@@ -137,7 +138,7 @@ def test_nothing_to_send_makes_no_message(database, tmp_path):
     )
     output = run_tap(config, state={"bookmarks": {"public-events": bookmark}})
     assert output.of("BATCH") == []
-    assert output.bookmark("public-events") == bookmark
+    assert output.position["bookmarks"]["public-events"] == bookmark
 
 
 def test_stream_maps_need_records(database, tmp_path, caplog):

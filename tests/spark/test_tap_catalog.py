@@ -40,7 +40,7 @@ def test_only_selected_streams_are_described(config, catalog, monkeypatch):
     monkeypatch.setattr(
         FileSource,
         "find",
-        lambda self, stream, **names: described.append(stream) or original(self, stream, **names),
+        lambda self, place: described.append(place.stream) or original(self, place),
     )
     monkeypatch.setattr(FileSource, "discover", None)
     output = run_tap(config, catalog=catalog)

@@ -115,7 +115,7 @@ def test_decimals_are_exact_up_to_38_digits_of_both_signs(spark):
         parameters = {"scale": str(scale), "connect.decimal.precision": "38"}
         kind = "org.apache.kafka.connect.data.Decimal"
         schema = {"type": "bytes", "name": kind, "parameters": parameters, "field": "x"}
-        read = connect.field_of(schema).value.replace("{}", "x")
+        read = connect.field_of(schema).value("x")
         rows = spark.createDataFrame([(text,) for text in texts], "x string").coalesce(1)
         found = rows.selectExpr(f"cast({read} as string) as y").toArrow().column(0).to_pylist()
         assert [Decimal(text) for text in found] == [Decimal(f"{n}e-{scale}") for n in numbers]
@@ -245,9 +245,9 @@ def test_values_that_a_given_type_cannot_hold_are_errors_and_times_of_day_have_n
     read = spark.sql("select cast(1.230 as decimal(38,30)) as x, 90000000000 as t, -1 as n")
     time = connect.given_field("t", "io.debezium.time.MicroTime").value
     (row,) = read.selectExpr(
-        f"{price.value.replace('{}', 'x')} as price",
-        f"{time.replace('{}', 't')} as long",
-        f"{time.replace('{}', 'n')} as negative",
+        f"{price.value('x')} as price",
+        f"{time('t')} as long",
+        f"{time('n')} as negative",
     ).collect()
     assert tuple(row) == (Decimal("1.23"), "25:00:00.000000", "-00:00:00.000001")
     fine = {**EVENT, "after": {"id": 1, "price": 1.239}}

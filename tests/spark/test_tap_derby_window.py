@@ -28,7 +28,7 @@ def ids(output) -> list[int]:
 def test_a_first_incremental_run_reads_all_and_bookmarks_the_highest_key(url):
     output = run_tap(orders(url, replication_key="AT"))
     assert ids(output) == [1, 2, 3, 4]
-    assert output.bookmark(STREAM) == {
+    assert output.position["bookmarks"][STREAM] == {
         "replication_key": "AT",
         "replication_key_value": "2024-01-03T00:00:00.000000",
     }
@@ -88,7 +88,7 @@ def test_a_bookmark_ahead_of_the_source_stays_and_is_warned_of(url, caplog):
     with caplog.at_level(logging.WARNING):
         output = run_tap(orders(url, **options), state=state)
     assert ids(output) == []
-    assert output.state == state
+    assert output.position == state
     assert "ahead of the source" in caplog.text
 
 
@@ -97,7 +97,7 @@ def test_an_empty_window_keeps_the_bookmark(url):
     options = {"replication_key": "ID", "where": "id > 100"}
     output = run_tap(orders(url, **options), state=state)
     assert ids(output) == []
-    assert output.state == state
+    assert output.position == state
 
 
 def test_a_bookmark_with_an_offset_is_the_same_instant(url):
@@ -117,7 +117,10 @@ def test_another_replication_key_starts_afresh(url, caplog):
     with caplog.at_level(logging.INFO):
         output = run_tap(orders(url, replication_key="ID"), state=state_of("AT", "2024-01-03"))
     assert ids(output) == [1, 2, 3, 4]
-    assert output.bookmark(STREAM) == {"replication_key": "ID", "replication_key_value": 4}
+    assert output.position["bookmarks"][STREAM] == {
+        "replication_key": "ID",
+        "replication_key_value": 4,
+    }
     assert "the replication key was AT and is now ID" in caplog.text
 
 
@@ -136,7 +139,10 @@ def test_what_else_the_state_holds_survives(url):
     state = {"top": {"x": 1}, "bookmarks": {"other": {"lsn": 5}, STREAM: {"extra": 1}}}
     output = run_tap(orders(url, replication_key="ID"), state=state)
     bookmark = {"extra": 1, "replication_key": "ID", "replication_key_value": 4}
-    assert output.state == {"top": {"x": 1}, "bookmarks": {"other": {"lsn": 5}, STREAM: bookmark}}
+    assert output.position == {
+        "top": {"x": 1},
+        "bookmarks": {"other": {"lsn": 5}, STREAM: bookmark},
+    }
 
 
 def test_null_bookmarks_are_an_empty_state(url):
@@ -166,7 +172,7 @@ def test_a_list_is_a_key_also_by_way_of_the_catalog(url):
     catalog = discover(config)
     output = run_tap({"source_url": url, "slice_rows": 1}, catalog=catalog)
     assert ids(output) == [1, 2, 3, 4]
-    assert output.bookmark(STREAM) == {
+    assert output.position["bookmarks"][STREAM] == {
         "replication_key": ["AT", "ID"],
         "replication_key_value": ["2024-01-03T00:00:00.000000", 3],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 
@@ -9,6 +10,7 @@ import pytest
 
 from singer_spark.errors import SourceError, StateError
 from tap_spark_source import described
+from tests.support.singer import Loaded
 from tests.support.tap import discover, previews, run_tap
 
 
@@ -49,6 +51,16 @@ def test_only_files_that_were_not_read_before_are_read(tmp_path):
     assert third.state == second.state
     put(tmp_path, "a.csv", "id,v\n1,changed\n", 5000)
     assert ids(run_tap(config(tmp_path), state=third.state)) == [1]
+
+
+def test_files_that_a_full_read_has_told_meanwhile_are_not_told_once_more(tmp_path):
+    settings, lake, state = config(tmp_path, "json", tables=["t"]), Loaded(tmp_path / "lake"), None
+    for number, one in enumerate((settings, {**settings, "stream_options": {}}, settings)):
+        put(tmp_path, f"{number}.json", json.dumps({"id": number}), 1000 + number)
+        output = run_tap(one, state=state)
+        lake.load(output.text)
+        state = output.state
+    assert [row["id"] for row in lake.rows("t")] == [0, 1, 2]
 
 
 def test_a_file_of_the_future_hides_no_later_one(tmp_path, caplog):

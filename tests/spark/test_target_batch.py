@@ -154,23 +154,39 @@ def test_metadata_versions_and_deletions_are_as_for_records(lake, tmp_path, kind
 
 def test_files_are_removed_after_the_commit_if_that_is_asked(lake, tmp_path):
     path = tmp_path / "1"
+    chosen = {"clean_up_batch_files": True, "batch_roots": [str(tmp_path)]}
     lake.load(ITEMS, batch("items", write_lines(path, {"id": 1})))
     assert path.exists()
     with pytest.raises(RecordError):
         lake.load(
             ITEMS,
             batch("items", write_lines(path, {"id": "x"})),
-            clean_up_batch_files=True,
+            **chosen,
         )
     assert path.exists(), "nothing was committed"
     lake.load(ITEMS, batch("items", write_lines(path, {"id": 2})), clean_up_batch_files=True)
+    assert path.exists(), "no root names its folder"
+    lake.load(ITEMS, batch("items", write_lines(path, {"id": 3})), **chosen)
     assert not path.exists()
-    assert ids(lake) == [1, 2]
+    assert ids(lake) == [1, 2, 3]
+
+
+def test_a_file_outside_the_roots_is_neither_read_nor_removed(lake, tmp_path):
+    private = tmp_path / "private"
+    file = write_lines(private, {"id": 1})
+    chosen = {"batch_roots": [str(tmp_path / "in")], "clean_up_batch_files": True}
+    with pytest.raises(ProtocolError, match="below none of batch_roots"):
+        lake.load(ITEMS, batch("items", file), on_invalid_record="quarantine", **chosen)
+    assert private.exists()
 
 
 def test_staged_files_are_removed_only_after_the_swap_that_makes_them_visible(lake, tmp_path):
     path = tmp_path / "1"
-    chosen = {"load_method": "overwrite", "clean_up_batch_files": True}
+    chosen = {
+        "load_method": "overwrite",
+        "clean_up_batch_files": True,
+        "batch_roots": [str(tmp_path)],
+    }
     file = write_lines(path, {"id": 1})
     with pytest.raises(ProtocolError, match="items is complete"):
         lake.load(ITEMS, batch("items", file), **chosen)

@@ -39,7 +39,7 @@ def test_an_append_ends_where_the_state_that_it_carries_does(lake):
 
 def test_lines_sent_to_a_remote_spark_are_those_of_the_segment_alone(spark, tmp_path):
     segment = Segment.open(tmp_path, "users")
-    segment.append(b'{"record":{"id":1}}', 7)
+    segment.append(b'{"id":1}', 7)
     segment.close()
     staging = tmp_path / "spool"
     for _ in range(2):

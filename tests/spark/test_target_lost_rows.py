@@ -10,11 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from singer_spark import deltalog
-from singer_spark.assignment import PIPELINE, RUN_ID, TableIdentity
+from singer_spark.assignment import PIPELINE, RUN_ID, Attempt, TableIdentity
 from singer_spark.errors import TransientError
 from singer_spark.state.appended import Known, find_reached
 from singer_spark.state.create import open_objects
-from singer_spark.state.generation import Attempt
 from target_spark_delta.identity import history_in_files, misfit
 from target_spark_delta.spool import Segment
 from tests.support.singer import batch, record, schema, state
@@ -69,6 +68,22 @@ def test_rows_that_spark_does_not_read_release_no_state(lake, cut_spool, declare
     assert len(lake.rows("s")) == 40, "a commit that lacks rows is taken back"
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"hard_delete": True}, {}, {"stream_options": {"s": {"load_method": "scd2"}}}],
+    ids=["removed", "marked", "scd2"],
+)
+def test_records_with_deletions_that_spark_does_not_read_release_no_state(lake, cut_spool, options):
+    lake.load(KEYED, *ROWS[:40], state({"at": 40}), **options)
+    before = len(lake.rows("s"))
+    cut_spool(late=True)
+    gone = record("s", {"id": 1, "_sdc_deleted_at": "2024-02-01T00:00:00Z"})
+    with pytest.raises(TransientError, match=FEWER):
+        lake.load(KEYED, gone, *ROWS[1:], state({"at": 50}), **options)
+    assert lake.states == []
+    assert len(lake.rows("s")) == before
+
+
 def test_rows_of_a_part_that_spark_does_not_read_release_no_state(lake, cut_spool):
     by_range = {"stream_options": {"s": {"load_method": "delete-insert", "range_column": "id"}}}
     lake.load(KEYLESS, *ROWS[:40], state({"at": 40}), **by_range)
@@ -100,7 +115,7 @@ def test_the_run_after_one_that_lost_rows_has_all_of_them_once(lake, monkeypatch
         lake.load(KEYLESS, *ROWS[10:20], middle, *ROWS[20:], last, batch_size_rows=10)
     monkeypatch.setattr(Segment, "check_size", check)
     reached = find_reached({"url": str(lake.root)}, "p", Known({}, {"2": Attempt()}))
-    assert reached["s"].bookmark == {"at": 20}
+    assert reached.streams["s"].bookmark == {"at": 20}
     (log,) = deltalog.read_logs(open_objects(str(lake.root)), "p")
     assert (log.commit.state, log.restored_in) == ({"at": 20}, None)
     history = history_in_files(str(lake.root / "s"))

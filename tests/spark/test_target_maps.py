@@ -79,6 +79,7 @@ def test_files_of_a_batch_are_mapped_as_records_are(lake, tmp_path):
             "all_items": {"__source__": "items"},
         },
         clean_up_batch_files=True,
+        batch_roots=[str(tmp_path)],
     )
     (row,) = lake.rows("items")
     assert (row["id"], row["double"]) == (2, 5.0)

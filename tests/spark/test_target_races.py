@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from singer_spark.engine.session import isolated
 from target_spark_delta import commit
 from target_spark_delta.table import Table
-from tests.support.singer import data
+from tests.support.singer import data, record, schema
 
 
 @pytest.fixture
@@ -59,6 +60,31 @@ def test_a_merge(lake, session, table, overtaken):
         (2, "merged"),
         (3, "merged"),
         (4, "merged"),
+    ]
+
+
+def test_versions_are_worked_out_anew(lake, monkeypatch):
+    """Another writer ends the current version while ours links its records."""
+    declared = schema("v", {"id": {"type": "integer"}, "name": {"type": "string"}}, ["id"])
+    rows = [record("v", {"id": 1, "name": name}) for name in "ab"]
+    lake.config["stream_options"] = {"v": {"load_method": "scd2"}}
+    lake.load(declared, rows[0])
+    execute, tries = commit.execute, []
+
+    def lose_once(*given, **named):
+        tries.append(given)
+        if len(tries) == 1:
+            update = {"valid_to": "valid_from", "is_current": "false", "name": "'theirs'"}
+            lake.table("v").update(updates=update)
+            raise PySparkException("[DELTA_CONCURRENT_APPEND] another writer")
+        return execute(*given, **named)
+
+    monkeypatch.setattr(commit, "execute", lose_once)
+    lake.load(declared, rows[1])
+    assert len(tries) == 2
+    assert [(row["name"], row["is_current"]) for row in lake.rows("v", order="valid_from")] == [
+        ("theirs", False),
+        ("b", True),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from decimal import Decimal
 
 import pytest
@@ -204,6 +205,32 @@ def test_tables_of_a_catalog(spark, catalog):
     (aside,) = DeltaTable(detail["location"]).to_pyarrow_table().to_pylist()
     assert json.loads(aside["record"])["id"] == "no number"
     assert (aside["stream"], aside["line"]) == ("s", 3)
+
+
+def forget(spark, tmp_path) -> None:
+    """Leave the catalog as a Spark finds it that was just started, and its files as they are."""
+    kept, folder = tmp_path / "kept", tmp_path / "shop.db"
+    shutil.copytree(folder, kept)
+    spark.sql("drop schema shop cascade")
+    shutil.rmtree(folder, ignore_errors=True)
+    kept.rename(folder)
+    spark.sql(f"create schema shop location '{folder}'")
+
+
+def test_a_catalog_without_a_metastore_finds_its_tables_again(spark, catalog, tmp_path):
+    first, second, third, _ = runs("tables/catalog")
+    catalog.load(first)
+    forget(spark, tmp_path)
+    catalog.load(second)
+    assert [one["id"] for one in catalog.rows("s")] == [1, 2, 3]
+    forget(spark, tmp_path)
+    warehouse = spark.conf.get("spark.sql.warehouse.dir")
+    # What a run has staged that was killed, and so has its Spark.
+    spark.range(3).write.format("delta").save(f"{warehouse}/_singer_spark.db/staging_shop_s_0")
+    catalog.load(third, load_method="overwrite", hard_delete=True, batch_size_rows=2)
+    assert [one["id"] for one in catalog.rows("s")] == [7]
+    assert spark.catalog.listTables("_singer_spark") == []
+    assert [one.name for one in spark.catalog.listTables("shop")] == ["s"]
 
 
 def test_what_killed_runs_have_staged_in_a_catalog_is_dropped(spark, catalog, monkeypatch):

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +41,11 @@ def only_line(text: str, start: str = "Error: ") -> str:
     (line,) = [line for line in text.splitlines() if line.startswith(start)]
     assert "Traceback" not in text
     return line
+
+
+def left_in(folder: Path, seconds: float = 60) -> list[Path]:
+    """List what stays in a folder; an engine ends, and tidies up, some moments after its run."""
+    until = time.monotonic() + seconds
+    while (left := list(folder.iterdir())) and time.monotonic() < until:
+        time.sleep(0.2)
+    return left

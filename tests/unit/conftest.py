@@ -12,11 +12,13 @@ from moto.server import ThreadedMotoServer
 from obstore.store import MemoryStore
 
 from singer_spark.engine.lease import ENGINE
-from singer_spark.state import StateStore, lock
+from singer_spark.state import PipelineState, StateStore, lock
 from singer_spark.state.cloud import CloudObjects
+from tests.support.appended import STORED, Shop
 from tests.support.bench import Bench
 from tests.support.engine import fake_engine
 from tests.support.hammer import Hammer
+from tests.support.lake import Lake
 from tests.support.stores import MariaDB, Place
 from tests.support.tap import Postgres
 
@@ -40,6 +42,22 @@ def _short_watch(monkeypatch):
 @pytest.fixture
 def bench(tmp_path):
     return Bench(tmp_path)
+
+
+@pytest.fixture
+def shop(bench):
+    return Shop(bench)
+
+
+@pytest.fixture
+def known(shop):
+    shop.bench.store.save(PipelineState("p", STORED, run_count=1))
+    return shop
+
+
+@pytest.fixture
+def lake(tmp_path, monkeypatch):
+    return Lake(tmp_path, monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -101,10 +101,11 @@ def test_a_spec_reaches_its_keeper_unchanged():
     assert spec.options == ("-Xss4m", "-Da=b c")
 
 
-@pytest.mark.parametrize("key", ["spark.sql.warehouse.dir", "spark.hadoop.hive.metastore.uris"])
-def test_a_warehouse_of_the_user_is_left_alone(key, tmp_path):
-    given = Jvm(spec_of(spark_conf={key: "x"}), tmp_path)._conf()
-    assert given.get("spark.sql.warehouse.dir") == ("x" if key.endswith("warehouse.dir") else None)
+def test_a_warehouse_of_the_user_is_left_alone(tmp_path):
+    given = Jvm(spec_of(spark_conf={"spark.sql.warehouse.dir": "/x"}), tmp_path)._conf()
+    assert given["spark.sql.warehouse.dir"] == "/x"
+    hive = "spark.hadoop.hive.metastore.warehouse.dir"
+    assert "spark.sql.warehouse.dir" not in Jvm(spec_of(spark_conf={hive: "/x"}), tmp_path)._conf()
     plain = Jvm(spec_of(), tmp_path)._conf()
     assert plain["spark.sql.warehouse.dir"].endswith("/spark-warehouse")
 

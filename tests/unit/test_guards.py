@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from singer_spark.guards import GUARDS, START_GUARDS
-from singer_spark.settings import spark_problems
+from singer_spark.settings import SparkSettings, spark_problems
 
 REFUSED = {
     **dict.fromkeys((*GUARDS, *START_GUARDS), "x"),
@@ -56,24 +56,72 @@ def test_tuning_passes(key):
     assert spark_problems({"spark_conf": {key: TUNING[key]}}) == []
 
 
+DIR = {"spark.sql.warehouse.dir": "/lake"}
+HIVE = {"spark.sql.catalogImplementation": "hive"}
+URIS = {"spark.hadoop.hive.metastore.uris": "thrift://h:9083"}
+DERBY = "spark.hadoop.javax.jdo.option.ConnectionURL"
+
+
 @pytest.mark.parametrize(
-    ("more", "fits"),
+    ("conf", "lacks"),
     [
-        ({}, False),
-        ({"spark_conf": {"spark.driver.memory": "1g"}}, False),
-        ({"spark_conf": {"spark.sql.warehouse.dir": "/lake"}}, True),
-        ({"spark_conf": {"spark.hadoop.hive.metastore.uris": "thrift://h:9083"}}, True),
-        ({"spark_remote": "sc://h"}, True),
-        ({"catalog": "unity"}, True),
-        ({"catalog": None}, True),
+        ({}, "has no place for its tables"),
+        ({"spark.driver.memory": "1g"}, "has no place for its tables"),
+        (DIR, None),
+        ({"spark.sql.warehouse.dir": "lake"}, None),
+        ({"spark.hadoop.hive.metastore.warehouse.dir": "/lake"}, None),
+        # New schemas would get their folder from Spark, which works in a temporary one.
+        (URIS, "has no place for its tables"),
+        ({**URIS, **DIR}, None),
+        ({**HIVE, **DIR}, "of Hive has no metastore"),
+        (
+            {**HIVE, **DIR, DERBY: "jdbc:derby:;databaseName=metastore_db;create=true"},
+            "no metastor",
+        ),
+        ({**HIVE, **DIR, DERBY: "jdbc:derby:;databaseName=/lake/metastore;create=true"}, None),
+        ({**HIVE, **DIR, DERBY: "jdbc:postgresql://h/metastore"}, None),
     ],
 )
-def test_tables_of_a_catalog_never_go_to_a_temporary_folder(more, fits):
-    problems = spark_problems({"catalog": "spark_catalog", **more})
-    assert [fits] == [not problems]
-    if problems:
-        assert "spark.sql.warehouse.dir" in problems[0]
-        assert problems[0].startswith("catalog: ")
+@pytest.mark.parametrize("name", ["spark_catalog", "Spark_Catalog"])
+def test_tables_of_a_catalog_never_go_to_a_temporary_folder(name, conf, lacks):
+    problems = spark_problems({"catalog": name, "spark_conf": conf})
+    assert len(problems) == (lacks is not None)
+    assert (lacks or "") in "".join(problems)
+    assert all(one.startswith("catalog: ") and " spark_conf" in one for one in problems)
+
+
+@pytest.mark.parametrize(
+    "more", [{"spark_remote": "sc://h"}, {"catalog": "unity"}, {"catalog": ""}]
+)
+def test_of_other_catalogs_and_servers_their_own_settings_know(more):
+    assert spark_problems({"catalog": "spark_catalog", **more}) == []
+
+
+def test_a_file_of_hive_tells_where_its_metastore_is(tmp_path, monkeypatch):
+    config = {"catalog": "spark_catalog", "spark_conf": {**HIVE, **DIR}}
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert spark_problems(config)
+    site = "<property><name>hive.metastore.uris</name><value>thrift://h</value></property>"
+    (tmp_path / "hive-site.xml").write_text(site)
+    assert spark_problems(config) == []
+
+
+def test_folders_of_a_catalog_are_those_of_the_user_and_a_metastore_that_is_named_is_used(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+
+    def conf(given, **more):
+        return SparkSettings.from_config({"spark_conf": given, **more}).conf
+
+    relative = {"spark.sql.warehouse.dir": "a/lake"}
+    assert conf(relative) == {"spark.sql.warehouse.dir": f"{tmp_path}/a/lake"}
+    assert conf(relative, spark_remote="sc://h") == relative
+    for whole in (DIR, {"spark.sql.warehouse.dir": "s3a://lake/x"}, {}):
+        assert conf(whole) == whole
+    assert conf(URIS) == {**URIS, **HIVE}
+    chosen = {**URIS, "spark.sql.catalogImplementation": "in-memory"}
+    assert conf(chosen) == chosen
 
 
 @pytest.mark.parametrize(
@@ -81,9 +129,3 @@ def test_tables_of_a_catalog_never_go_to_a_temporary_folder(more, fits):
 )
 def test_a_guard_may_be_given_the_value_that_it_has(key, value):
     assert spark_problems({"spark_conf": {key: value}}) == []
-
-
-def test_a_metastore_is_a_place_for_the_tables_of_a_catalog():
-    assert spark_problems({"catalog": "spark_catalog"})
-    conf = {"spark.sql.catalogImplementation": "hive"}
-    assert spark_problems({"catalog": "spark_catalog", "spark_conf": conf}) == []

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import textwrap
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from singer_spark import deltalog
 from singer_spark.errors import SettingsError, StateError
@@ -21,87 +19,7 @@ from singer_spark.runner.supervisor import ChildError
 from singer_spark.state import PipelineState
 from singer_spark.state.change import accept_state, delete_state, replace_state
 from singer_spark.state.create import open_objects
-from tests.support.bench import TARGET
-
-STORED = {"bookmarks": {"events": {"files": {"modified": 1}}, "orders": {"at": 1}}}
-REACHED = {"files": {"modified": 2, "names": ["b"]}}
-TAP = """
-given = option("--state")
-note("tap-state", open(given).read() if given else "{}")
-note("run-id", os.environ["SINGER_SPARK_RUN_ID"])
-note("run-file", open(os.environ["SINGER_SPARK_RUN_FILE"]).read())
-"""
-SOURCE = """
-fact = {{"kind": "source", "stream": "", **{!r}}}
-open(os.environ["SINGER_SPARK_REPORT"], "a").write(json.dumps(fact) + chr(10))
-say(type="SCHEMA", stream="events", schema={{}}, key_properties=[])
-"""
-
-
-class Shop:
-    """A bench whose tap and target bear the names of ours, and a folder of tables."""
-
-    def __init__(self, bench):
-        self.bench = bench
-        self.lake = bench.folder / "lake"
-        self.locks = True
-        self.target = {"path": str(self.lake)}
-        self.tap = {"source_url": "delta:x"}
-        bench.write("target-spark-delta", TARGET)
-
-    def pipeline(self):
-        folder = self.bench.folder
-        return {
-            "tap": Plugin(str(folder / "tap-spark-source"), self.tap),
-            "target": Plugin(str(folder / "target-spark-delta"), self.target),
-            "transport": "records",
-            "locks": self.locks,
-        }
-
-    def fail(self, *, source=None, sends=None, **options):
-        """Run and fail; returns the run's id."""
-        tell = SOURCE.format(source) if source else ""
-        if sends:
-            tell += f'say(type="STATE", value={sends!r})\nawait_note("committed")\n'
-        self.bench.write("tap-spark-source", TAP + tell + "sys.exit(3)")
-        self.bench.fail(ChildError, RunOptions(**options), **self.pipeline())
-        return self.bench.note("run-id")
-
-    @property
-    def assigned(self):
-        return json.loads(self.bench.note("run-file"))
-
-    def run(self, *, sends=None, **options):
-        """Run and succeed; returns the state that the tap was given."""
-        said = f'say(type="STATE", value={sends!r})\n' if sends else ""
-        schema = 'say(type="SCHEMA", stream="events", schema={}, key_properties=[])\n'
-        self.bench.write("tap-spark-source", TAP + schema + said)
-        changes = options.pop("changes", {})
-        self.bench.run(RunOptions(**options), **{**self.pipeline(), **changes})
-        return json.loads(self.bench.note("tap-state"))
-
-    def commit(self, run_id, state=REACHED, *, table="events", **said):
-        """Append a row in a commit like those of target-spark-delta."""
-        told = {"pipeline": "p", "run_id": run_id, "stream": table, "rows": 1, "appends": True}
-        text = json.dumps({**told, "state": state, **said})
-        properties = CommitProperties(custom_metadata={"userMetadata": text})
-        rows = pa.table({"id": [1]})
-        path = str(self.lake / table)
-        write_deltalake(path, rows, mode="append", commit_properties=properties)
-
-
-@pytest.fixture
-def shop(bench):
-    return Shop(bench)
-
-
-@pytest.fixture
-def known(shop):
-    shop.bench.store.save(PipelineState("p", STORED, run_count=1))
-    return shop
-
-
-MOVED = {"bookmarks": {**STORED["bookmarks"], "events": REACHED}}
+from tests.support.appended import COPIES, MOVED, NONE, REACHED, STORED, TAP
 
 
 class TestAfterAFailure:
@@ -124,6 +42,7 @@ class TestAfterAFailure:
         assert known.run() == MOVED
         (line,) = [line for line in known.bench.lines if line.startswith("events: ")]
         assert line == f"events: begins after the rows that run {failed}, which failed, left"
+        assert (known.assigned["failed"], known.assigned["read"]) == ({failed: NONE}, {"events": 0})
         # Nothing new came, but what is there counts from now on.
         assert known.bench.store.get("p").watermark == MOVED
 
@@ -220,63 +139,6 @@ class TestAfterAFailure:
         assert "9007199254740995.1" in known.bench.note("tap-state")
 
 
-class TestTablesOfOneStream:
-    """No start is right for all of them unless they are at one bookmark."""
-
-    COPIES = {"events": {}, "more": {"__source__": "events"}}
-    FURTHER = {"files": {"modified": 3}}
-
-    @pytest.fixture
-    def copied(self, known):
-        known.target["stream_maps"] = self.COPIES
-        return known
-
-    def refuse(self, shop, **options):
-        return shop.bench.fail(StateError, RunOptions(**options), **shop.pipeline()).message
-
-    def test_they_go_on_together_where_all_are_at_one_bookmark(self, copied):
-        failed = copied.fail()
-        copied.commit(failed)
-        copied.commit(failed, table="more", state_of="events")
-        assert copied.run() == MOVED
-
-    @pytest.mark.parametrize("other", ["behind", "untouched", "not made"])
-    def test_they_are_refused_where_one_may_lack_rows(self, copied, other):
-        if other == "untouched":
-            copied.commit("an-old-run", table="more", state_of="events")
-        failed = copied.fail()
-        if other == "behind":
-            copied.commit(failed, table="more", state_of="events")
-        copied.commit(failed, self.FURTHER)
-        said = self.refuse(copied)
-        assert "another table of the stream may lack them" in said
-        assert "singer-spark run p --refresh events" in said
-        assert self.refuse(copied) == said
-        assert "events" not in copied.run(refresh=("events",))["bookmarks"]
-
-    def test_what_failed_first_can_be_refreshed_too(self, shop):
-        """No state knows the stream yet, and the way out that is named must be one."""
-        shop.target["stream_maps"] = self.COPIES
-        shop.commit(shop.fail())
-        assert "--refresh events" in self.refuse(shop)
-        assert shop.run(refresh=("events",)) == {"bookmarks": {}}
-        assert shop.assigned["reload"] == ["events"]
-
-    @pytest.mark.parametrize("options", [{}, {"resume": True}])
-    def test_a_table_that_had_no_row_is_no_obstacle(self, copied, options):
-        """The target has released that bookmark, so every table has what belongs to it."""
-        copied.commit(copied.fail(sends=MOVED))
-        assert copied.run(**options) == MOVED
-
-    def test_a_table_that_is_filled_no_more_is_no_obstacle(self, known):
-        table = {"location": "x", "id": "x", "version": 0, "run_id": "x"}
-        store = known.bench.store
-        store.save(replace(store.get("p"), metadata={"tables": {"events": table}}))
-        known.commit("an-old-run", table="people", state_of="events")
-        known.commit(known.fail())
-        assert known.run() == MOVED
-
-
 class TestAppendedByName:
     """Everything is appended once more by a full run, and no row of that twice."""
 
@@ -305,6 +167,26 @@ class TestAppendedByName:
         assert f"singer-spark run p {way}" in said
         assert known.run(resume=True)["bookmarks"]["events"] == REACHED
 
+    @pytest.mark.parametrize(
+        ("options", "again"),
+        [({"refresh": ("events",)}, {"resume": True}), ({"full": True}, {"full": True})],
+    )
+    def test_what_goes_on_belongs_to_the_table_that_it_has_made(self, known, options, again):
+        """The old one was removed before, as a refusal had said."""
+        table = {"location": "x", "id": "old", "version": 0, "run_id": "x"}
+        store = known.bench.store
+        tables = {"events": table, "copy": {**table, "state_of": "events"}, "orders": table}
+        store.save(replace(store.get("p"), metadata={"tables": tables}))
+        failed = known.fail(**options)
+        known.commit(failed)
+        known.commit(failed, table="copy", state_of="events")
+        if "refresh" in options:
+            # As of a run that was killed, whose target could tell nothing more.
+            found = store.read_checkpoint("p")
+            store.save_checkpoint("p", replace(found, belongs={}))
+        assert known.run(**again)["bookmarks"]["events"] == REACHED
+        assert not {"events", "copy"} & {*known.assigned["tables"]}
+
     def test_so_it_is_where_every_run_read_in_full(self, known):
         known.bench.write("tap-spark-source", TAP + "sys.exit(3)")
         known.bench.fail(ChildError, **{**known.pipeline(), "incremental": False})
@@ -326,7 +208,7 @@ class TestAppendedByName:
         assert shop.run(refresh=("events",)) == {"bookmarks": {}}
 
     def test_all_tables_of_a_torn_stream_are_named(self, known):
-        known.target["stream_maps"] = TestTablesOfOneStream.COPIES
+        known.target["stream_maps"] = COPIES
         known.target["load_method"] = None
         known.target["stream_options"] = {"more": {"load_method": "append-only"}}
         known.commit("an-old-run", table="more", state_of="events")
@@ -343,66 +225,12 @@ class TestAppendedByName:
         assert "remove its table, then load it anew: singer-spark run p --refresh events" in said
         assert "accept" not in said
 
-    def test_a_stream_that_is_read_no_more_has_a_way_on(self, known):
-        known.commit(known.fail(full=True))
-        known.target["stream_maps"] = TestTablesOfOneStream.COPIES
-        pipeline = {**known.pipeline(), "streams": ("orders",)}
-        assert "singer-spark state set p" in known.bench.fail(StateError, **pipeline).message
-
 
 def test_a_topic_that_is_read_afresh_once_more_goes_on(known):
     """Its rows replace none, whatever they are asked for."""
     known.tap["source_url"] = "kafka:there:9092"
     known.commit(known.fail(full=True))
     assert known.run(full=True) == {"bookmarks": {"events": REACHED}}
-
-
-class TestWhereOnlyTheTargetReadsLogs:
-    """The target refuses, says how far the failed run got, and `--resume` goes on from there."""
-
-    TARGET = """
-    given = json.load(open(os.environ["SINGER_SPARK_RUN_FILE"]))
-    unread = [run for run, settled in given["unread"].items() if "events" not in settled]
-    if unread and given["begins"].get("events") != {canonical!r}:
-        fact = {{"kind": "reached", "stream": "events", "bookmark": {text!r}}}
-        open(os.environ["SINGER_SPARK_REPORT"], "a").write(json.dumps(fact) + chr(10))
-        sys.stdin.read()
-        sys.exit(74)
-    """
-    DIGITS = '{"files": 9007199254740995.1}'
-
-    @pytest.fixture
-    def remote(self, known):
-        known.target["spark_remote"] = "sc://there"
-        body = self.TARGET.format(canonical=self.DIGITS, text=self.DIGITS)
-        known.bench.write("target-spark-delta", textwrap.dedent(body) + TARGET)
-        return known
-
-    def refuse(self, shop, **options):
-        schema = 'say(type="SCHEMA", stream="events", schema={}, key_properties=[])\n'
-        shop.bench.write("tap-spark-source", TAP + schema)
-        shop.bench.fail(ChildError, RunOptions(**options), **shop.pipeline())
-
-    @pytest.mark.parametrize("options", [{}, {"resume": True}])
-    def test_resume_leads_on(self, remote, options):
-        remote.fail()
-        self.refuse(remote, **options)
-        state = remote.run(resume=True)
-        assert "9007199254740995.1" in remote.bench.note("tap-state")
-        assert state["bookmarks"]["orders"] == {"at": 1}
-
-    def test_what_a_full_run_had_begun_goes_on(self, remote):
-        remote.fail(full=True)
-        self.refuse(remote)
-        assert set(remote.run(resume=True)["bookmarks"]) == {"events"}
-        assert "Resuming --full" in " ".join(remote.bench.lines)
-
-    def test_what_someone_settled_counts_no_more(self, remote):
-        failed, store = remote.fail(), remote.bench.store
-        new = {"bookmarks": {**STORED["bookmarks"], "events": {"files": {"modified": 0}}}}
-        replace_state(store, store.get("p"), new, streams=("events",))
-        assert remote.run() == new
-        assert remote.assigned["unread"] == {failed: ["events"]}
 
 
 class TestNotWhere:
@@ -463,6 +291,7 @@ class TestNotWhere:
     def test_a_range_is_read_and_what_failed_before_still_counts_afterwards(self, known):
         known.commit(known.fail())
         assert known.run(window=Window("1", "2")) == {}
+        assert known.assigned["failed"] == {}
         assert known.run() == MOVED
 
     @pytest.mark.parametrize(
@@ -513,7 +342,7 @@ class TestNotWhere:
         known.lake.rename(known.bench.folder / "away")
         known.lake.write_text("no folder")
         assert known.run() == STORED
-        assert known.assigned["unread"] == {failed: []}
+        assert (known.assigned["failed"], known.assigned["read"]) == ({failed: NONE}, {})
 
     def test_what_lies_on_this_disk_is_not_what_a_spark_elsewhere_reads(self, known):
         failed = known.fail()
@@ -521,4 +350,4 @@ class TestNotWhere:
         target = known.pipeline()["target"]
         remote = Plugin(target.command, {**target.config, "spark_remote": "sc://there"})
         assert known.run(changes={"target": remote}) == STORED
-        assert known.assigned["unread"] == {failed: []}
+        assert (known.assigned["failed"], known.assigned["read"]) == ({failed: NONE}, {})

@@ -11,6 +11,7 @@ import pytest
 
 from singer_spark.assignment import Assignment, Loaded
 from singer_spark.errors import StateError
+from singer_spark.report import read_report
 from singer_spark.runner import RunOptions, StateFiles, Window
 from singer_spark.runner.identity import Identities, known_identities, with_identities
 from singer_spark.runner.supervisor import ChildError
@@ -18,9 +19,10 @@ from singer_spark.runner.verdict import copied_by, has_maps, loads_of
 from singer_spark.state import PipelineState
 from singer_spark.state.change import accept_state, delete_state, replace_state
 from singer_spark.state.fence import confirm_lock
-from singer_spark.state.generation import Generation, write_generation
+from singer_spark.state.generation import Generation, read_generation, write_generation
 from singer_spark.state.lock import LostLockError, end_lock, read_lock
 from singer_spark.state.objects import Expect
+from target_spark_delta.fence import overtaken
 from tests.support.bench import TAP, TARGET
 from tests.support.locks import ago, write_lock
 
@@ -66,7 +68,8 @@ class TestReload:
         assert told(spied) | {"generation": 0} == {
             "generation": 0, "claims": False, "claimed": [], "reload": [], "resumes": False,
             "loads": None, "renames": False, "rereads": False, "copied": [],
-            "source": None, "tables": {}, "unread": {}, "begins": {}, "cleans": False,
+            "source": None, "tables": {}, "failed": {}, "read": {}, "begins": {},
+            "cleans": False, "remembers": True,
         }  # fmt: skip
 
     @pytest.mark.parametrize("locks", [True, False])
@@ -120,13 +123,12 @@ class TestReload:
         target.command = "target-jsonl"
         assert Assignment(run_id="r", loads=loads_of(pipeline)).loaded("orders", ["id"]) == Loaded()
 
-    def test_it_says_which_streams_may_fill_several_tables(self):
+    def test_it_says_how_many_tables_streams_fill_at_least(self):
         maps = {"orders": {}, "more": {"__source__": "ord*"}, "gone": None}
         sides = {"tap": SimpleNamespace(config={}), "target": SimpleNamespace(config={})}
         sides["target"].config["stream_maps"] = maps
         run = Assignment(run_id="r", copied=copied_by(SimpleNamespace(**sides)))
-        assert run.may_fill_several("orders")
-        assert not run.may_fill_several("users")
+        assert (run.tables_of("orders"), run.tables_of("users")) == (2, 1)
 
     def test_files_have_no_lock_and_no_memory_but_reload(self, spied):
         given = spied.folder / "in.json"
@@ -136,7 +138,8 @@ class TestReload:
         assert told(spied) == {
             "generation": None, "claims": False, "claimed": [], "reload": ["*"], "resumes": False,
             "loads": None, "renames": False, "rereads": False, "copied": [],
-            "source": None, "tables": {}, "unread": {}, "begins": {}, "cleans": False,
+            "source": None, "tables": {}, "failed": {}, "read": {}, "begins": {},
+            "cleans": False, "remembers": False,
         }  # fmt: skip
         assert spied.note("state-url") == ""
 
@@ -220,6 +223,16 @@ class TestGeneration:
         spied.run()
         assert told(spied)["claims"] is True
 
+    def test_who_meets_higher_numbers_in_a_table_lets_the_next_count_on_above_them(self, spied):
+        """As after a store was lost that had begun while the clock ran ahead."""
+        tell = 'report(kind="outnumbered", stream="")\nsys.exit(75)\n'
+        spied.write("target-fake", REPORT + tell)
+        spied.fail(ChildError)
+        left = read_generation(spied.store, "p")[0].number
+        spied.write("target-fake", TARGET)
+        spied.run()
+        assert told(spied)["generation"] == left + 1 > 1.9 * time.time()
+
     def test_a_damaged_note_of_the_last_holder_claims(self, spied):
         for body in (b"?", b"{}", b'{"generation": "x"}'):
             spied.store.objects.write("p/generation.json", body, Expect.ANYTHING)
@@ -255,6 +268,21 @@ class TestFence:
         with pytest.raises(LostLockError):
             confirm_lock(self.assigned())
 
+    def test_commits_that_are_refused_tell_whether_another_run_has_taken_over(
+        self, here, monkeypatch, tmp_path
+    ):
+        (tmp_path / "run.json").write_text(self.assigned().to_json())
+        monkeypatch.setenv("SINGER_SPARK_REPORT", str(tmp_path / "report"))
+        for name, value in (("FILE", tmp_path / "run.json"), ("ID", "r-1")):
+            monkeypatch.setenv(f"SINGER_SPARK_RUN_{name}", str(value))
+        monkeypatch.setenv("SINGER_SPARK_PIPELINE", "p")
+        assert "count on above them: singer-spark run p" in str(overtaken("orders"))
+        ((_, fact),) = read_report(tmp_path / "report")
+        assert fact["kind"] == "outnumbered"
+        end_lock(here.store, "p", read_lock(here.store, "p")[1])
+        assert "another run has taken over" in str(overtaken("orders"))
+        assert len([*read_report(tmp_path / "report")]) == 1
+
     @pytest.mark.usefixtures("here")
     def test_a_run_without_a_number_is_not_fenced(self, monkeypatch):
         confirm_lock(self.assigned(generation=None, run_id="other"))
@@ -276,6 +304,15 @@ class TestIdentity:
         kept = with_identities({}, state, Identities(tables={"orders_v2": table}))
         assert known_identities(kept, state, frozenset())[1]["orders_v2"].state_of == "orders"
         assert with_identities(kept, state, Identities()) == kept
+
+    def test_the_table_of_late_rows_belongs_to_the_bookmark_of_their_stream(self):
+        late, state = {"orders__late": TABLE}, {"bookmarks": {"orders": {"at": 1}}}
+        kept = with_identities({}, state, Identities(tables=late))
+        assert known_identities(kept, state, frozenset())[1]["orders__late"].state_of == "orders"
+        assert with_identities(kept, state, Identities()) == kept
+        refreshed = frozenset({"orders"})
+        assert known_identities(kept, state, refreshed)[1] == {}
+        assert with_identities(kept, state, Identities(), refreshed) == {}
 
     def test_an_id_that_could_not_be_asked_for_stays_known(self):
         state, kept = {"bookmarks": {"orders": {"at": 1}}}, {"source": SOURCE}

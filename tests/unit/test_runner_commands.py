@@ -7,14 +7,17 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
+from dataclasses import replace
 
 import pytest
 
+from singer_spark import scratch
 from singer_spark.assignment import Assignment
 from singer_spark.errors import ProtocolError, SettingsError
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.runner import find_command
-from singer_spark.runner.commands import Job
+from singer_spark.runner.commands import Job, open_folder
 from singer_spark.runner.supervisor import ChildError
 from tests.support.bench import TAP, TARGET
 
@@ -24,6 +27,23 @@ def test_the_streams_of_a_run_around_us_are_not_ours(bench, monkeypatch, assignm
     monkeypatch.setenv("SINGER_SPARK_STREAMS", '["other"]')
     job = Job(pipeline=bench.pipeline(), run_id="r", folder=bench.folder, assignment=assignment)
     assert job.env["SINGER_SPARK_STREAMS"] == ""
+
+
+def test_what_killed_processes_have_left_goes_when_a_run_begins(bench, tmp_path, monkeypatch):
+    """Whether the run has something to do or not."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    spools = tmp_path / "spools"
+    dead = [tmp_path / "tmp" / f"{prefix}dead" for prefix in scratch.OURS]
+    dead.append(spools / "target-spark-delta-dead")
+    for folder in dead:
+        folder.mkdir(parents=True)
+        (folder / ".owner").touch()
+        (folder / "rows").write_text("rows")
+    living = scratch.make_scratch(scratch.TAP)
+    target = Plugin("target-spark-delta", {"temp_dir": str(spools)})
+    with open_folder(replace(bench.pipeline(), target=target)) as folder:
+        assert {*(tmp_path / "tmp").iterdir()} == {living, folder}
+    assert list(spools.iterdir()) == []
 
 
 class TestSelection:

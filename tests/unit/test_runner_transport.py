@@ -41,7 +41,8 @@ def test_our_tap_writes_parquet_and_the_target_cleans_up(batches, tmp_path):
         "encoding": {"format": "parquet"},
         "storage": {"root": (tmp_path / "batches").as_uri()},
     }
-    assert chosen.target.config == {"clean_up_batch_files": True}
+    root = (tmp_path / "batches").as_uri()
+    assert chosen.target.config == {"clean_up_batch_files": True, "batch_roots": [root]}
 
 
 def test_other_taps_write_what_the_sdk_can(batches):
@@ -77,7 +78,7 @@ def test_a_tap_that_has_its_own_place_keeps_it(batches):
     own = {"storage": {"root": "s3://lake/batches"}}
     chosen = batches(batch_config=own, spark_master="spark://host:7077")
     assert chosen.tap.config["batch_config"] == own
-    assert chosen.target.config == {}
+    assert chosen.target.config == {"batch_roots": ["s3://lake/batches"]}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 from dataclasses import replace
@@ -9,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from singer_spark.errors import StateError
-from singer_spark.state import PipelineState, create_state_store
+from singer_spark.state import PipelineState, create_state_store, folder
 from tests.support.stores import STATE
 
 
@@ -48,6 +49,16 @@ class TestFolder:
             thread.join()
         assert len(wins) == 1
         assert create_state_store(tmp_path).get("p").watermark == {"writer": wins[0]}
+
+    def test_a_process_that_was_stopped_while_it_wrote_hangs_no_other(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(folder, "WAIT_SECONDS", 0.1)
+        store = create_state_store(tmp_path)
+        saved = store.save(STATE)
+        with (tmp_path / ".write.lock").open() as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            with pytest.raises(StateError, match=r"held for 0.1 seconds .* lsof .*\.write\.lock"):
+                store.save(saved)
+        store.save(saved)
 
     def test_a_place_that_is_no_folder_is_error_74(self, tmp_path):
         (tmp_path / "file").write_text("")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from singer_spark.assignment import Loaded
 from singer_spark.errors import SchemaError, StateError
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.sources import FoundFile
@@ -177,7 +178,10 @@ def test_a_bookmark_of_the_future_is_told(caplog):
     assert caplog.text == ""
     kept = {"files": {"modified": ahead, "names": ["a"]}}
     list(pieces(source, replace(read, bookmark=kept)))
-    assert "run with --refresh t" in caplog.text
+    assert "not found: run with --refresh t" in caplog.text
+    appended = replace(read, bookmark=kept, loaded=Loaded())
+    list(pieces(source, appended))
+    assert "found: remove the table if its rows are appended, then run with --ref" in caplog.text
 
 
 def test_names_of_files_that_are_no_texts_are_a_state_error():

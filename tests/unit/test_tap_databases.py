@@ -16,6 +16,10 @@ from tap_spark_source.sources.sqlserver import SQLServer
 from tap_spark_source.table import Column
 
 
+def every(label: str) -> str:
+    return f"{label} is not null"
+
+
 def column(datatype: str) -> Column:
     return Column(name="c", datatype=datatype, schema={})
 
@@ -180,10 +184,10 @@ def test_times_are_parsed_as_what_they_are(dialect, native, kind):
 
 @pytest.mark.parametrize("dialect", [MySQL(), SQLServer(), Oracle(), SQLite()])
 def test_every_database_tells_its_columns_and_keys(dialect):
-    for query in (dialect.columns_query("1 = 1"), dialect.indexes_query("1 = 1")):
+    for query in (dialect.columns_query(every), dialect.indexes_query(every)):
         assert " as s," in query
         assert " as pos" in query
-    assert " as required" in dialect.columns_query("1 = 1")
+    assert " as required" in dialect.columns_query(every)
 
 
 def test_sqlite_follows_its_rules_of_affinity():
@@ -227,7 +231,23 @@ def test_only_columns_of_sqlite_that_cannot_be_null_are_required():
             "create table d (x int, y int, primary key (x, y));"
             "create table e (x int, y int, primary key (x, y)) without rowid;"
         )
-        rows = connection.execute(SQLite().columns_query("1 = 1")).fetchall()
+        rows = connection.execute(SQLite().columns_query(every)).fetchall()
     connection.close()
     required = {(row[1], row[3]) for row in rows if row[6]}
     assert required == {("a", "id"), ("a", "v"), ("e", "x"), ("e", "y")}
+
+
+def test_sqlite_tells_columns_and_keys_in_one_answer():
+    with sqlite3.connect(":memory:") as connection:
+        connection.execute("create table a (id integer primary key, v int)")
+        found = connection.execute(SQLite().tables_query(every))
+        names = [one[0] for one in found.description]
+        rows = [dict(zip(names, row, strict=True)) for row in found]
+    connection.close()
+    assert names == list(SQLite().table_fields)
+    assert sorted((row["what"], row["c"], row["is_primary"]) for row in rows) == [
+        (0, "id", None),
+        (0, "v", None),
+        (1, "id", 1),
+    ]
+    assert MySQL().tables_query(every) is None

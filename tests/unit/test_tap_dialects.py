@@ -7,7 +7,7 @@ import pytest
 from singer_spark.engine.java import Java, arguments
 from singer_spark.errors import SettingsError
 from tap_spark_source.sources.derby import Derby
-from tap_spark_source.sources.dialect import PLAIN, Dialect, wanted_condition
+from tap_spark_source.sources.dialect import PLAIN, Dialect, matching, named
 from tap_spark_source.sources.mysql import MariaDB, MySQL
 from tap_spark_source.sources.oracle import Oracle
 from tap_spark_source.sources.postgres import Postgres
@@ -93,13 +93,22 @@ def test_texts_are_sorted_by_their_bytes_where_that_is_sure(dialect, native, exp
 
 
 def test_patterns_are_pushed_down_as_far_as_sql_can_say_them():
-    condition = wanted_condition(Dialect(), ["public.orders", "sa%les.*_x?", "a.[bc]*"])
-    assert condition == (
-        "{label} = 'public.orders' or {label} like 'sa!%les.%!_x_' escape '!' "
-        "or {label} like 'a.%' escape '!'"
+    condition = matching(Dialect(), ["public.orders", "sa%les.*_x?", "a.[bc]*"])
+    assert condition("l") == (
+        "l = 'public.orders' or l like 'sa!%les.%!_x_' escape '!' or l like 'a.%' escape '!'"
     )
     assert is_wanted("a.bx", ["a.[bc]*"])
     assert not is_wanted("a.dx", ["a.[bc]*"])
+
+
+@pytest.mark.parametrize("dialect", [Dialect(), Postgres(), MySQL(), SQLite(), Oracle(), Derby()])
+def test_whatever_a_table_is_called_its_name_stays_a_text(dialect):
+    names = ["a.{label}", "a.{schema}", "a.{}", "c.data_type as native", "it's"]
+    for query in (dialect.columns_query, dialect.indexes_query):
+        for wanted in (named(dialect, names), matching(dialect, names)):
+            asked = query(wanted)
+            assert all(dialect.text(name) in asked for name in names)
+            assert asked.count("{") == 3 * asked.count("{label}")
 
 
 @pytest.mark.parametrize(

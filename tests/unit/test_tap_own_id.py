@@ -33,11 +33,11 @@ def asked(monkeypatch):
 
 def test_after_a_joined_question_that_failed_it_is_asked_for_alone(asked):
     source, queries = asked(SourceError("no"), [{"s": "a"}], [{"id": 7}])
-    assert source._column_rows("select 1") == [{"s": "a"}]
+    assert source._rows_and_id("select 1", ["s"]) == [{"s": "a"}]
     assert (source.own_id(), source.own_id(), len(queries)) == ("7", "7", 3)
 
 
 def test_it_is_asked_for_once_and_null_is_none(asked):
     source, _ = asked([{"s": "a", "own_id": None}], [{"id": None}])
-    source._column_rows("select 1")
+    source._rows_and_id("select 1", ["s"])
     assert (source.own_id(), source.own_id()) == (None, None)

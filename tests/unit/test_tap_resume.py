@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from singer_spark.assignment import Loaded
 from singer_spark.errors import StateError
 from tap_spark_source.comparison import Form, Snapshot
 from tap_spark_source.key import Key
-from tap_spark_source.ways import without_stale_markers
+from tap_spark_source.ways import delta_log, without_stale_markers
 from tap_spark_source.window import Window
 from tests.support.memory import MemorySource
 from tests.support.ways import BY_AT, BY_AT_AND_ID, BY_ID, TABLE, Run, incremental, plan, rows
@@ -49,6 +50,54 @@ def test_what_another_method_left_half_done_is_forgotten(method):
     bookmark = {"full_table": half, "delta_snapshot": half, "kept": 1}
     found = without_stale_markers(plan(bookmark, method=method)).bookmark
     assert found == {"kept": 1, **({"delta_snapshot": half} if method == "LOG_BASED" else {})}
+
+
+FAR = {
+    "files": {"modified": "2026-01-01T00:00:00.000000+00:00", "names": ["a"]},
+    "delta_version": 5,
+    "delta_table": "x",
+    "offsets": {"0": 7},
+    "snapshot": {"version": "20260101T000000000000Z"},
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({}, set()),
+        ({"key": BY_AT, "window": Window(), "method": "INCREMENTAL"}, set()),
+        ({"new_files": True, "method": "INCREMENTAL"}, {"files"}),
+        ({"method": "LOG_BASED"}, {"delta_version", "delta_table", "offsets"}),
+    ],
+    ids=["full", "by key", "new files", "log"],
+)
+def test_how_far_another_method_came_is_forgotten_or_rows_would_come_twice(options, kept):
+    """What this run tells, a later one of that method would tell once more from there."""
+    read = replace(plan({**FAR, "kept": 1}, **options), key_properties=())
+    assert without_stale_markers(read).bookmark.keys() == {*kept, "kept"}
+    compared = Snapshot(mode="keys", path="/x", form=Form(source="s", key=()))
+    assert "snapshot" in without_stale_markers(replace(read, snapshot=compared)).bookmark
+
+
+def test_a_log_is_followed_on_where_a_key_tells_that_rows_are_one():
+    """Only its changes tell what was deleted while the stream was read by another method."""
+    log = {"delta_version", "delta_table"}
+    assert without_stale_markers(plan(FAR)).bookmark.keys() == log
+    merged = plan(FAR, loaded=Loaded(by_key=True))
+    assert without_stale_markers(merged).bookmark.keys() == log
+    assert not without_stale_markers(plan(FAR, loaded=Loaded())).bookmark
+
+
+@pytest.mark.parametrize("key", [Key(parts=(TABLE.column("code"),)), None], ids=["code", "none"])
+def test_a_first_read_without_a_key_never_begins_anew(key):
+    """What it has told would be appended once more."""
+    halfway = {"delta_snapshot": {"version": 1, "key": 3, "key_columns": ["id"]}}
+    read = replace(plan(halfway, method="LOG_BASED", key=key), key_properties=())
+    with pytest.raises(StateError, match=r"t: its first read was cut .* or run with --refresh t$"):
+        list(delta_log.pieces(None, read))
+    appended = replace(read, key_properties=("id",), loaded=Loaded())
+    with pytest.raises(StateError, match="or remove the table if its rows are appended, then run"):
+        list(delta_log.pieces(None, appended))
 
 
 def test_a_comparison_of_rows_forgets_a_full_read_that_was_interrupted():

@@ -81,6 +81,10 @@ def test_a_full_read_is_whole_and_a_limited_one_is_not():
     assert scope(options={"where": "x > 1"}) == some("where")
     assert scope(options={"sample": 0.5}) == some("sample")
     assert scope(max_rows=5) == some("max_rows")
+    files = {"source_options": {"pathGlobFilter": "*.x"}}
+    assert scope(**files) == some("source_options pathGlobFilter")
+    assert scope("at", bookmark=AT, **files) == some("source_options pathGlobFilter")
+    assert scope(options={"new_files": True}, **files) == some("changes only")
     # What cannot be cut is read in one piece, whatever the limit.
     assert scope(max_rows=5, table=replace(TABLE, keys=())) == WHOLE
 
@@ -173,7 +177,7 @@ def test_a_version_is_complete_only_where_nothing_filters():
     assert completes_version(Scope())
     for why in ("max_rows", "the rest of an interrupted read"):
         assert completes_version(Scope(rows="some", why=why))
-    for why in ("where", "sample"):
+    for why in ("where", "sample", "source_options pathGlobFilter"):
         assert not completes_version(Scope(rows="some", why=why))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from singer_spark.errors import SettingsError
 from tap_spark_source.catalog import read_catalog
-from tap_spark_source.settings import Settings
+from tap_spark_source.settings import Settings, source_problems
 from tap_spark_source.tap import TapSparkSource
 
 GOOD = {"source_url": "parquet:/lake"}
@@ -89,6 +89,47 @@ def test_session_variables_stand_in_the_options_and_leave_the_zone_alone():
         {"source_url": url, "source_options": {"sessionVariables": "Time_Zone='+01:00'"}}
     )
     assert "source_options: sessionVariables cannot set time_zone" in found
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("json:/x", {"ignoreCorruptFiles": True}),
+        ("parquet:/x", {"IGNOREMISSINGFILES": "true"}),
+        ("csv:/x", {"ignoreInvalidPartitionPaths": True}),
+        ("csv:/x", {"MODE": "dropmalformed"}),
+        ("json:/x", {"mapreduce.input.lineRecordReader.line.maxlength": 10}),
+        ("delta:/x", {"readChangeFeed": True}),
+        ("jdbc:mysql://h/d", {"maxRows": 5}),
+        ("jdbc:mysql://h/d", {"sessionVariables": "sql_select_limit=5"}),
+        ("jdbc:mysql://h/d?a=b&maxRows=5", {}),
+    ],
+    ids=str,
+)
+def test_options_by_which_rows_would_vanish_are_refused_with_the_reason(url, options):
+    (found,) = problems({"source_url": url, "source_options": options})
+    assert " cannot " in found
+    assert found.startswith(tuple(f"source_options: {name}" for name in options) or "source_url: ")
+    assert len(found) < 150
+
+
+@pytest.mark.parametrize(
+    ("url", "option", "value", "is_limit"),
+    [
+        ("csv:/x", "pathGlobFilter", "*.csv", True),
+        ("parquet:/x", "MODIFIEDAFTER", "2026-01-01T00:00:00", True),
+        ("json:/x", "modifiedBefore", "2026-01-01T00:00:00", True),
+        ("avro:/x", "ignoreExtension", False, True),
+        ("avro:/x", "ignoreExtension", True, False),
+        ("csv:/x", "recursiveFileLookup", True, False),
+        ("csv:/x", "mode", "PERMISSIVE", False),
+        ("jdbc:h2:mem", "modifiedAfter", "x", False),
+    ],
+)
+def test_options_that_keep_files_out_are_told(url, option, value, is_limit):
+    config = {"source_url": url, "source_options": {option: value}}
+    assert not source_problems(config)
+    assert Settings.from_config(config).limit == (f"source_options {option}" if is_limit else None)
 
 
 def test_a_missing_url_is_named():

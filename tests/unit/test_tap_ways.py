@@ -16,6 +16,7 @@ from tap_spark_source.plan import ReadPlan
 from tap_spark_source.scope import read_for
 from tap_spark_source.slicing import Survey, cuts_of
 from tap_spark_source.table import Column
+from tap_spark_source.ways import pieces
 from tap_spark_source.window import Window
 from tests.support.memory import MemorySource
 from tests.support.ways import BY_AT, BY_AT_AND_ID, BY_ID, TABLE, Run, incremental, plan, rows
@@ -25,6 +26,7 @@ SIZES = {
     "slice_rows": st.integers(1, 9),
     "partitions": st.integers(1, 4),
     "max_rows": st.none() | st.integers(1, 9),
+    "is_observed": st.booleans(),
 }
 
 
@@ -139,6 +141,56 @@ def test_a_state_follows_every_slice_and_a_single_slice_costs_one_question():
     source.questions = 0
     again = Run(source, incremental(run.bookmark, BY_AT))
     assert (again.ids, source.questions) == ([9], 1)
+
+
+@pytest.mark.parametrize(
+    ("ats", "ids", "at", "questions"),
+    [
+        ([1, 4, 6, 7, 9, 8], [1, 2, 3, 4, 5], 9, 1),
+        ([1, 4, 6, 7], [1, 2, 3], 7, 1),
+        # To warn of it takes one more.
+        ([1, 4, 6], [1, 2], 7, 2),
+        ([1, 2], [], 7, 2),
+        ([1, 4, 6, None, 9], [1, 2, 3, 4], 9, 1),
+    ],
+    ids=["new rows", "nothing new", "ahead", "nothing at all", "without a key"],
+)
+@pytest.mark.parametrize("key", [BY_AT, BY_AT_AND_ID])
+def test_a_lookback_is_surveyed_and_read_with_what_is_new(key, ats, ids, at, questions):
+    source, number = MemorySource(rows(*ats)), 3
+    bookmark = {"replication_key_value": 7 if key is BY_AT else [7, number]}
+    run = Run(source, incremental(bookmark, key, lookback=3, is_observed=True))
+    value = run.bookmark["replication_key_value"]
+    assert (run.ids, len(run.bookmarks), run.is_complete) == (ids, 1, True)
+    assert (value if key is BY_AT else value[0]) == at
+    assert source.questions == questions
+
+
+@pytest.mark.parametrize(
+    ("options", "pieces_below"),
+    [({"slice_rows": 3}, 1), ({"late_stream": True}, 1), ({"max_rows": 9}, 1), ({}, 0)],
+    ids=["more than a slice", "late rows apart", "limited", "together"],
+)
+def test_rows_of_a_lookback_are_a_piece_of_their_own_where_they_must_be(options, pieces_below):
+    source = MemorySource(rows(*range(10)))
+    known = {"replication_key": "at", "replication_key_value": 7}
+    read = incremental(known, BY_AT, lookback=3, is_observed=True, **options)
+    found = list(pieces(source, read, version=1))
+    apart = [row["at"] for one in found if one.below_bookmark for row in one.frame or ()]
+    assert apart == [4, 5, 6] * pieces_below
+    counted = [one.below.condition for one in found if one.below]
+    assert counted == ["`at` < cast('7' as bigint)"] * (not pieces_below)
+    assert [row["at"] for one in found for row in one.frame or ()] == [4, 5, 6, 7, 8, 9]
+
+
+def test_where_a_rows_number_says_no_more_what_is_new_is_asked_for_alone():
+    """Of a list key the row at the bookmark may be gone, or come again below or above it."""
+    known = {"replication_key": ["at", "id"], "replication_key_value": [5, 9]}
+    for number, value in ((3, [5, 9]), (12, [5, 12])):
+        source = MemorySource([{"id": number, "at": 5}, {"id": 1, "at": 4}])
+        read = incremental(known, BY_AT_AND_ID, lookback=1, is_observed=True)
+        run = Run(source, read)
+        assert (run.ids, run.bookmark["replication_key_value"]) == ([1, number], value)
 
 
 def test_a_table_that_surely_fits_one_slice_is_not_looked_at_ahead():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import StateError, TransientError
+from singer_spark.report import REPORT_FILE, read_report
 from target_spark_delta import commit, retry
 from target_spark_delta.table import Table
 
@@ -130,3 +133,15 @@ def test_a_table_that_delta_makes_anew_has_lost_its_rows(monkeypatch):
     monkeypatch.setattr(commit.fence, "_run_of", lambda _: None)
     with pytest.raises(StateError, match=r"the table was removed .* --refresh"):
         commit.append(TABLE, _Rows(), 1)
+
+
+def test_the_runner_learns_of_rows_before_they_are_committed(tmp_path, monkeypatch):
+    """A run of which it has learned nothing has left none, however it ended."""
+    monkeypatch.setenv(REPORT_FILE, str(tmp_path / "report"))
+    said = commit.Commit(pipeline="p", run_id="r", stream="s", rows=3)
+    spark = SimpleNamespace(conf=SimpleNamespace(set=lambda *_: None))
+    commit.describe_commits(spark, said.without_rows())
+    assert not (tmp_path / "report").exists()
+    commit.describe_commits(spark, said)
+    ((_, fact),) = read_report(tmp_path / "report")
+    assert fact == {"kind": "writes", "stream": "s"}

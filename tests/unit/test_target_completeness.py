@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from singer_spark.errors import SettingsError
+from target_spark_delta.completeness import warn_of_repetition
 from target_spark_delta.declaration import Declared, destination_of, parts_of
 from target_spark_delta.mapping import mappings_of
 from target_spark_delta.messages import MessageReader
@@ -68,6 +69,23 @@ def test_rows_are_not_compared_where_unchanged_ones_are_not_skipped():
 def test_what_a_reload_retires(message, method, is_retired):
     assert destination(message, reloads=True, load_method=method).retires is is_retired
     assert not destination(message, load_method=method).retires
+
+
+@pytest.mark.parametrize(
+    ("message", "remembers", "is_warned"),
+    [
+        (KEYLESS, False, True),
+        (KEYLESS, True, False),
+        (KEYED, False, False),
+        ({**KEYLESS, "bookmark_properties": ["at"]}, False, False),
+    ],
+)
+def test_changes_that_a_failed_run_has_appended_come_again_where_nothing_remembers_it(
+    message, remembers, is_warned, caplog
+):
+    found = destination(read(message, "some", why="changes only"))
+    warn_of_repetition(found, remembers=remembers)
+    assert ("nothing remembers runs that fail" in caplog.text) is is_warned
 
 
 def test_a_map_that_changes_the_replication_key_makes_a_range_some_rows():

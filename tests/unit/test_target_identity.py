@@ -3,96 +3,25 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 from dataclasses import replace
-from types import SimpleNamespace
 
 import boto3
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import write_deltalake
 from moto import mock_aws
 
-from singer_spark import digits
-from singer_spark.assignment import RUN_FILE, Assignment, TableIdentity
+from singer_spark.assignment import RUN_FILE, TableIdentity
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import StateError
-from singer_spark.report import REPORT_FILE, read_report
-from target_spark_delta import closing, identity
-from target_spark_delta.table import Table
+from singer_spark.report import read_report
+from target_spark_delta import closing
 from target_spark_delta.target import TargetSparkDelta
-from tests.support.singer import lines, schema, state
+from tests.support.lake import USERS, AskedSparkError
+from tests.support.singer import lines, record, stand_in, state
 
-USERS = schema("users", {"id": {"type": "integer"}}, ["id"])
 WHOLE = {**USERS, "singer_spark": {"read": {"rows": "all"}}}
-
-
-def note(run_id):
-    said = json.dumps({"pipeline": "shop", "run_id": run_id, "rows": 1})
-    return CommitProperties(custom_metadata={"userMetadata": said})
-
-
-class AskedSparkError(Exception):
-    """A test without Spark has come to where it is needed."""
-
-
-def ask(_self):
-    raise AskedSparkError
-
-
-class Lake:
-    """A folder with a table that a pipeline has loaded, and what its runner remembers."""
-
-    def __init__(self, root, monkeypatch):
-        self.root, self._monkeypatch = root / "lake", monkeypatch
-        self.told, self._run_file = root / "report", root / "run.json"
-        monkeypatch.setenv(REPORT_FILE, str(self.told))
-        monkeypatch.setattr(TargetSparkDelta, "_engine", ask)
-        for run_id in ("run-0", "run-1"):
-            self.write(run_id)
-        self.known = TableIdentity(
-            location=self.path,
-            id=str(self.table.metadata().id),
-            version=1,
-            run_id="run-1",
-            key=("id",),
-        )
-
-    @property
-    def path(self):
-        return str(self.root / "users")
-
-    @property
-    def table(self):
-        return DeltaTable(self.path)
-
-    def write(self, run_id, **more):
-        rows = pa.table({"id": [1, 2]})
-        write_deltalake(self.path, rows, mode="append", commit_properties=note(run_id), **more)
-
-    def run(self, *messages, known=True, place=None, config=None, **told):
-        """Let a run find nothing new; return what it tells of the table."""
-        tables = {"users": self.known} if known is True else known or {}
-        run = Assignment(run_id="run-2", pipeline="shop", generation=5, tables=tables, **told)
-        self._run_file.write_text(run.to_json())
-        for name, value in (
-            (RUN_FILE, str(self._run_file)),
-            ("SINGER_SPARK_RUN_ID", "run-2"),
-            ("SINGER_SPARK_PIPELINE", "shop"),
-        ):
-            self._monkeypatch.setenv(name, value)
-        self.told.write_text("")
-        messages = messages or (USERS, state({"bookmarks": {"users": {}}}))
-        target = TargetSparkDelta(config={"path": place or str(self.root), **(config or {})})
-        target.listen(io.StringIO(lines(messages)))
-        facts = [fact for _, fact in read_report(self.told)]
-        return [fact for fact in facts if fact["kind"] == "table"]
-
-
-@pytest.fixture
-def lake(tmp_path, monkeypatch):
-    return Lake(tmp_path, monkeypatch)
 
 
 def test_a_table_as_it_was_left_fits_and_is_told_again(lake):
@@ -149,15 +78,32 @@ def test_a_table_that_lacks_what_the_state_says_is_refused(lake, change, why):
     with pytest.raises(StateError, match=why) as raised:
         lake.run()
     assert raised.value.exit_code == 74
-    for way in ("run shop --refresh users", "--full", "state accept shop"):
+    for way in ("run shop --refresh users;", "state accept shop"):
         assert way in str(raised.value)
+
+
+def test_late_rows_come_again_with_all_others_of_their_stream(lake):
+    removed(lake)
+    late = {**USERS, "stream": "users__late"}
+    known = {"users__late": replace(lake.known, state_of="users")}
+    with pytest.raises(StateError, match="--refresh users;"):
+        lake.run(late, known=known)
 
 
 def test_what_is_loaded_afresh_needs_no_table_of_before(lake):
     removed(lake)
     lake.run(reload=frozenset({"users"}))
     lake.run(reload=frozenset({"*"}))
-    assert lake.run(WHOLE) == []
+    with pytest.raises(AskedSparkError):
+        lake.run({**WHOLE, "key_properties": []})
+
+
+@pytest.mark.parametrize("change", [removed, restored])
+def test_a_whole_read_that_is_merged_rests_on_what_is_there(lake, change):
+    """Of what is gone at the source only a deletion may come, which the old state has seen."""
+    change(lake)
+    with pytest.raises(StateError, match="--refresh users"):
+        lake.run(WHOLE)
 
 
 @pytest.mark.parametrize("spark", [{"spark_remote": "sc://there"}, {"spark_master": "yarn"}])
@@ -171,7 +117,7 @@ def test_a_spark_elsewhere_is_asked_what_is_at_a_path(lake, spark):
 
 def test_a_resumed_run_is_told_to_start_without(lake):
     removed(lake)
-    with pytest.raises(StateError, match="start without --resume: singer-spark run shop, or"):
+    with pytest.raises(StateError, match="start without --resume: singer-spark run shop;"):
         lake.run(resumes=True)
 
 
@@ -213,147 +159,6 @@ class TestOtherNames:
         lake.run(known={"users": lake.known, "copies": absent}, config=self.BOTH)
 
 
-class TestRowsThatOnlySparkCanSee:
-    """Rows of a failed run are not appended twice."""
-
-    SAID = {"pipeline": "shop", "run_id": "run-1", "rows": 2, "appends": True}
-    RUN = Assignment(run_id="run-2", pipeline="shop", unread={"run-1": ["orders"]})
-
-    @pytest.fixture
-    def check(self, tmp_path, monkeypatch):
-        monkeypatch.setenv(REPORT_FILE, str(tmp_path / "report"))
-
-        def check(*commits, **changes):
-            known = {
-                version: CommitInfo(version=version, operation=name, metadata=said, metrics=metrics)
-                for version, (name, said, metrics) in enumerate(commits)
-            }
-            history = identity.History("t", sorted(known), known.get)
-            monkeypatch.setattr(identity, "history_by_spark", lambda *_: history)
-            identity.check_unread(None, "t", replace(self.RUN, **changes), "users")
-
-        return check
-
-    def left(self, written="2"):
-        text = '{"files": 9007199254740995.1}'
-        return "WRITE", {**self.SAID, "state": digits.loads(text)}, {"numOutputRows": written}
-
-    def test_the_way_on_is_named_and_how_far_they_go_is_reported(self, check, tmp_path):
-        with pytest.raises(StateError, match=r"run run-1 left .* --resume"):
-            check(self.left(), ("OPTIMIZE", {}, {}))
-        ((_, fact),) = read_report(tmp_path / "report")
-        assert fact["stream"] == "users"
-        assert fact["bookmark"] == '{"files": 9007199254740995.1}'
-
-    def test_a_commit_that_lacks_rows_is_no_start(self, check, tmp_path):
-        with pytest.raises(StateError, match=r"remove it, and load it anew: .* --refresh users"):
-            check(self.left(written="1"))
-        assert not (tmp_path / "report").exists()
-
-    @pytest.mark.parametrize("known", ["maps", "tables"])
-    def test_a_stream_of_several_tables_has_no_start_that_is_right_for_all(
-        self, check, tmp_path, known
-    ):
-        one = TableIdentity(location="x", id="x", version=0, run_id="r", state_of="users")
-        several = {"copied": ["use*"]} if known == "maps" else {"tables": {"a": one, "b": one}}
-        with pytest.raises(StateError, match=r"remove all tables of the stream, and .* --refresh"):
-            check(self.left(), **several)
-        assert not (tmp_path / "report").exists(), "no checkpoint goes on from there"
-
-    def test_a_run_that_begins_there_goes_on(self, check):
-        check(self.left(), begins={"users": '{"files": 9007199254740995.1}'})
-
-    @pytest.mark.parametrize(
-        "commits",
-        [
-            [("RESTORE", {}, {})],
-            [("RESTORE", {**SAID, "rows": None, "undoes": 0}, {})],
-            [("WRITE", {**SAID, "run_id": "run-0", "state": {"x": 1}}, {})],
-        ],
-    )
-    def test_nothing_is_left_of_them(self, check, commits):
-        check(self.left(), *commits)
-
-    def test_someone_has_settled_the_stream(self, check):
-        check(self.left(), unread={"run-1": ["users"]})
-
-
-KAFKA = {"rows": "some", "why": "changes only"}
-
-
-class TestAStartWithoutABookmark:
-    """A lost state must not append everything once more where nothing tells rows apart."""
-
-    EVENTS = {**schema("users", {"id": {"type": "integer"}}, [])}
-    BY_NAME = {"load_method": "append-only"}
-    KNOWN = '{"offsets": 1}'
-
-    @pytest.fixture
-    def asks(self, lake):
-        """Say whether Spark is asked for rows of the table, as it is before a refusal."""
-
-        def asks(*, of=None, read=KAFKA, config=None, begins=None, plain=False, **told):
-            rows = pa.table({"id": [1]})
-            said = {"pipeline": "shop", "run_id": "run-1", "rows": 1, "state": of, "appends": True}
-            notes = CommitProperties(custom_metadata={"userMetadata": json.dumps(said)})
-            write_deltalake(lake.path, rows, mode="append", commit_properties=notes)
-            message = {**self.EVENTS, "singer_spark": {"read": read}}
-            told |= {} if plain else {"begins": begins or {}}
-            try:
-                lake.run(message, known={}, config=config, **told)
-            except AskedSparkError:
-                return True
-            return False
-
-        return asks
-
-    @pytest.mark.parametrize("rereads", [True, False])
-    def test_rows_of_a_topic_are_not_appended_once_more(self, asks, rereads):
-        assert asks(of={"offsets": 1}, rereads=rereads)
-        assert asks(of=None, rereads=rereads)
-
-    def test_nor_is_what_is_appended_by_name_and_has_a_bookmark(self, asks):
-        assert asks(of={"files": {"modified": 1}}, read={"rows": "all"}, config=self.BY_NAME)
-        unfinished = {"delta_snapshot": {"version": 1}}
-        assert asks(of=unfinished, read={"rows": "all"}, config=self.BY_NAME)
-
-    @pytest.mark.parametrize("of", [{}, {"full_table": {"version": 1, "key": 1}}])
-    def test_a_full_read_that_is_appended_by_name_is_appended_each_time(self, asks, of):
-        assert not asks(of=of, read={"rows": "all"}, config=self.BY_NAME)
-
-    def test_so_is_what_every_run_reads_in_full(self, asks):
-        assert not asks(of={"files": 1}, config=self.BY_NAME, rereads=True)
-
-    @pytest.mark.parametrize(
-        "told", [{"plain": True}, {"begins": {"users": KNOWN}}, {"reload": frozenset({"users"})}]
-    )
-    def test_only_a_run_that_begins_there_unasked(self, asks, told):
-        config = self.BY_NAME if "reload" in told else None
-        assert not asks(of={"offsets": 1}, config=config, **told)
-
-    def test_another_table_and_one_that_was_replaced_are_welcome(self, lake):
-        message = {**self.EVENTS, "singer_spark": {"read": KAFKA}}
-        lake.run(message, known={}, begins={}, place=str(lake.root / "other"))
-        run = Assignment(run_id="run-1", pipeline="shop", begins={})
-        history = identity.history_in_files(lake.path)
-        assert not identity._has_rows_of(history, run, by_name=True)
-        assert identity._has_rows_of(history, replace(run, run_id="run-2"), by_name=False)
-
-    @pytest.mark.parametrize("is_empty", [True, False])
-    def test_a_table_without_rows_is_welcome(self, lake, is_empty):
-        class Spark:
-            def sql(self, _):
-                return SimpleNamespace(isEmpty=lambda: is_empty)
-
-        run = Assignment(run_id="run-2", pipeline="shop", begins={})
-        table = Table.at_path(str(lake.root), None, "users")
-        if is_empty:
-            assert identity.check_start(table, run, "users", Spark(), by_name=False)
-            return
-        with pytest.raises(StateError, match=r"state recover shop, or remove the table"):
-            identity.check_start(table, run, "users", Spark(), by_name=False)
-
-
 def test_who_took_over_claims_a_table_although_no_record_comes(lake):
     with pytest.raises(AskedSparkError):
         lake.run(claims=True)
@@ -383,6 +188,67 @@ def test_a_log_whose_old_commits_were_cleaned_up_is_known_by_its_checkpoint(lake
     write_deltalake(lake.path, pa.table({"id": [9]}), mode="append")
     (fact,) = lake.run()
     assert (fact["version"], fact["id"]) == (1, lake.known.id)
+
+
+class TestWhileARunLoads:
+    """Others remove, replace or restore the table in between."""
+
+    @pytest.fixture
+    def load(self, lake, monkeypatch):
+        """Load two batches; `change` comes before the first, between them, or after the last."""
+
+        def load(change, *, before=9, **told):
+            loaded = []
+
+            def load_segment(_spark, work, *_, **__):
+                load.progress = work.progress
+                if len(loaded) == before:
+                    change(lake)
+                loaded.append(lake.write("run-2"))
+                work.progress.versions.add(lake.table.version())
+                if len(loaded) == before == 2:
+                    change(lake)
+
+            stand_in(monkeypatch, load_segment=load_segment)
+            rows = [record("users", {"id": at}) for at in (1, 2)]
+            return lake.run(USERS, *rows, config={"batch_size_rows": 1}, **told)
+
+        return load
+
+    @pytest.mark.parametrize("known", [True, False])
+    @pytest.mark.parametrize(
+        ("change", "before", "why"),
+        [
+            (made_anew, 0, "not the table that was loaded before"),
+            (made_anew, 2, "not the table|is older than 2"),
+            (removed, 2, "there is no table"),
+            (restored, 0, "restored or replaced in version 2"),
+            (restored, 1, "restored or replaced in version 3"),
+            (restored, 2, "restored or replaced in version 4"),
+        ],
+    )
+    def test_the_state_is_not_stored(self, load, change, before, why, known):
+        if before == 0 and not known:
+            assert load(change, before=before, known=known), "nothing is known of before"
+            return
+        with pytest.raises(StateError, match=f"while the run loaded it: .*({why})") as raised:
+            load(change, before=before, known=known)
+        assert "--refresh users" in raised.value.message
+
+    def test_what_they_append_is_fine(self, load):
+        for before in range(3):
+            (fact,) = load(lambda lake: lake.write("x", pipeline="other"), before=before)
+            assert fact["run_id"] == "run-2"
+
+    @pytest.mark.parametrize(
+        ("told", "is_needed"),
+        [({}, True), ({"known": False}, False), ({"reload": frozenset({"users"})}, False)],
+    )
+    def test_a_table_that_is_removed_before_the_first_batch_is_not_made_anew(
+        self, load, told, is_needed
+    ):
+        load(None, **told)
+        assert load.progress.has_table is is_needed
 
 
 def test_a_plain_pipe_compares_nothing(lake, monkeypatch):

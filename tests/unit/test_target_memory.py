@@ -47,12 +47,34 @@ def test_a_table_that_is_removed_between_two_batches_is_not_made_anew(found):
     found[:] = [None, TABLE, None]
     assert load.first_look(None, work) is None, "not made yet"
     assert load.first_look(None, work) == TABLE
-    with pytest.raises(StateError, match=r"removed while the run.*PIPELINE --refresh s$"):
+    with pytest.raises(
+        StateError, match=r"removed or made anew while the run.*PIPELINE --refresh s$"
+    ):
         load.first_look(None, work)
     whole = _work(load_method="overwrite")
     found[:] = [TABLE, None]
     assert load.first_look(None, whole) == TABLE
     assert load.first_look(None, whole) is None, "all of its rows are to come"
+
+
+@pytest.mark.parametrize(
+    ("said", "newest", "is_same"),
+    [("1", 7, True), ("another", 7, False), (None, 9, True), (None, 2, False)],
+)
+def test_a_table_that_others_make_anew_between_two_batches_ends_the_run(
+    monkeypatch, said, newest, is_same
+):
+    info = SimpleNamespace(metadata={"run_id": said}) if said else None
+    monkeypatch.setattr(load, "read_commit", lambda *_: info)
+    monkeypatch.setattr(load, "newest_version", lambda *_: newest)
+    work = _work()
+    load.see_same_table(None, work, "1")
+    work.progress.versions = {3, 7}
+    if is_same:
+        load.see_same_table(None, work, "1")
+        return
+    with pytest.raises(StateError, match=r"made anew while the run"):
+        load.see_same_table(None, work, "1")
 
 
 def test_only_a_table_that_is_there_is_claimed(found, monkeypatch):
@@ -150,7 +172,7 @@ def test_an_insert_that_loses_a_race_is_not_repeated_but_merged(monkeypatch):
         raise PySparkException("[DELTA_CONCURRENT_APPEND] overtaken")
 
     monkeypatch.setattr(commit, "execute", execute)
-    monkeypatch.setattr(merge, "_merge_changed", lambda *_: Counts(updated=3))
+    monkeypatch.setattr(merge, "merge_changed", lambda *_: Counts(updated=3))
     assert merge.merge(SPARK, Table("t"), CHANGES) == Counts(updated=3)
     assert given == [False]
 
@@ -159,14 +181,14 @@ def test_an_insert_that_left_rows_out_counts_and_is_taken_back_where_the_rest_fa
     taken = []
     monkeypatch.setattr(commit, "execute", lambda *_, **__: Counts(inserted=19_000))
     monkeypatch.setattr(commit, "take_back", lambda *given: taken.append(given[-1]))
-    monkeypatch.setattr(merge, "_merge_changed", lambda *_: Counts(unchanged=20_000))
+    monkeypatch.setattr(merge, "merge_changed", lambda *_: Counts(unchanged=20_000))
     merged = merge.merge(SPARK, Table("t"), CHANGES)
     assert merged == Counts(inserted=19_000, unchanged=1_000)
 
     def lose(*_):
         raise TransientError("rows are lost")
 
-    monkeypatch.setattr(merge, "_merge_changed", lose)
+    monkeypatch.setattr(merge, "merge_changed", lose)
     with pytest.raises(TransientError, match="lost"):
         merge.merge(SPARK, Table("t"), CHANGES)
     assert taken == [7]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import threading
@@ -9,6 +10,7 @@ import threading
 import pytest
 
 from singer_spark.errors import DataError, ProtocolError
+from target_spark_delta import messages
 from target_spark_delta.messages import MessageReader
 
 
@@ -43,6 +45,21 @@ def test_a_line_longer_than_a_block_stays_whole():
     with os.fdopen(inlet, "rb") as pipe:
         seen, _ = read(pipe)
     assert [len(message.line) for message in seen] == [len(line) - 1] * 2
+
+
+def test_a_line_without_end_is_one_clear_error(monkeypatch):
+    monkeypatch.setattr(messages, "LONGEST_LINE", 1_000_000)
+    inlet, outlet = os.pipe()
+
+    def write():
+        with contextlib.suppress(BrokenPipeError), os.fdopen(outlet, "wb") as pipe:
+            pipe.write(b"x" * 5_000_000)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with os.fdopen(inlet, "rb") as pipe, pytest.raises(DataError, match="a line is longer than"):
+        read(pipe)
+    writer.join()
 
 
 def test_a_trickle_is_read_while_the_pipe_stays_open():

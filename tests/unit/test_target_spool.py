@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from singer_spark.errors import TransientError
+from target_spark_delta.batch_lines import line_maker
 from target_spark_delta.checkpoint import Checkpoints, is_syncing, state_of
+from target_spark_delta.manifest import Manifest, Rules
 from target_spark_delta.spool import Range, Segment, carried_member
 
 
@@ -18,15 +21,13 @@ def read(segment):
     return [json.loads(line) for line in segment.path.read_bytes().splitlines()]
 
 
-def test_a_line_is_the_message_with_its_number_and_what_it_carries(tmp_path):
+def test_a_line_is_the_record_with_its_number_and_what_it_carries(tmp_path):
     segment = Segment.open(tmp_path, "s")
-    segment.append(b'{"type":"RECORD","record":{"a":1.10}}', 7)
-    segment.append(b'  {"type":"RECORD"} \r', 8, carried_member(['q"uote', "ü"]))
+    segment.append(b'{"a":1.10}', 7)
+    segment.append(b"{}", 8, carried_member(['q"uote', "ü"]))
     segment.close()
-    assert segment.path.read_bytes().splitlines()[0] == (
-        b'{"#":7,"type":"RECORD","record":{"a":1.10}}'
-    )
-    assert read(segment)[1] == {"#": 8, "~": ['q"uote', "ü"], "type": "RECORD"}
+    assert segment.path.read_bytes().splitlines()[0] == b'{"#":7,"record":{"a":1.10}}'
+    assert read(segment)[1] == {"#": 8, "~": ['q"uote', "ü"], "record": {}}
     assert (segment.rows, segment.size) == (2, segment.path.stat().st_size)
 
 
@@ -40,8 +41,8 @@ def test_a_segment_splits_at_the_last_state(tmp_path):
     rest = segment.split_at_mark(tmp_path)
     rest.append(b'{"n":4}', 6)
     rest.close()
-    assert [line["n"] for line in read(segment)] == [1, 2]
-    assert [line["n"] for line in read(rest)] == [3, 4]
+    assert [line["record"]["n"] for line in read(segment)] == [1, 2]
+    assert [line["record"]["n"] for line in read(rest)] == [3, 4]
     assert (segment.state, segment.rows, rest.state, rest.rows) == (b"B", 2, None, 2)
     assert (segment.size, rest.size) == tuple(s.path.stat().st_size for s in (segment, rest))
 
@@ -176,3 +177,22 @@ def test_a_disk_that_is_full_when_a_segment_is_split_is_one_line(tmp_path, monke
     full._write = full._open_and_write
     with pytest.raises(TransientError, match="No space left on device; free some space"):
         segment.split_at_mark(tmp_path)
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_what_follows_a_record_in_a_batch_file_never_becomes_a_member(full):
+    rules = Rules(
+        stream="s",
+        schema={"properties": {"id": {"type": "integer"}}},
+        keys=[],
+        full=full,
+        partial=False,
+    )
+    make = line_maker(Manifest(files=("f",), format="jsonl", line=3, rules=rules))
+    texts = [b'{"id":1}', b'5,"!":null', b'{"id":%b},"!":null' % (b"9" * 5000), b'{"id":1},"#":-1']
+    rows = [(number, "f", text, None) for number, text in enumerate(texts)]
+    (made,) = make(iter([tuple(map(pa.array, zip(*rows, strict=True)))]))
+    pairs = [json.loads(row["line"], object_pairs_hook=list) for row in made.to_pylist()]
+    names = [[name for name, _ in line] for line in pairs]
+    assert [line.count("!") for line in names] == [0, 1, 1, 1]
+    assert all(line.count("#") == 1 for line in names)

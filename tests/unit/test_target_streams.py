@@ -73,6 +73,17 @@ def test_only_so_many_files_are_open_and_no_line_is_lost(load, monkeypatch, tmp_
     assert not spool._open_files
 
 
+def test_members_of_a_message_never_become_members_of_its_line(load, monkeypatch):
+    """They would hide the record, or change its place."""
+    kept = []
+    monkeypatch.setattr(
+        spool.Segment, "remove", lambda segment: kept.append(segment.path.read_text())
+    )
+    text = '"!":"x","record":{"id":1},"#":-1,"\\u0021":"y","~":[],"version":2'
+    load([*interleaved(1, 0), f'{{"type":"RECORD","stream":"s0",{text}}}\n'])
+    assert kept == ['{"#":3,"version":2,"record":{"id":1}}\n']
+
+
 def test_the_largest_batch_is_merged_when_all_together_hold_too_much(load, capsys):
     messages = list(interleaved(20, 4000, t="x" * 100))
     size = len(lines(messages)) // 20

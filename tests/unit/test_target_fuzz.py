@@ -1,0 +1,239 @@
+"""Messages that nobody meant well: each ends as a row, in quarantine, or as one clear error.
+
+Hypothesis prints what to repeat a failure by.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from contextlib import redirect_stdout
+from datetime import timedelta
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from singer_spark.datatype import to_ddl
+from singer_spark.errors import SingerSparkError
+from singer_spark.names import quote
+from target_spark_delta import spool, target
+from target_spark_delta.target import TargetSparkDelta
+from target_spark_delta.values import misfit, typed, wire_type
+from tests.support.hostile import NAMES, bare_sql
+from tests.unit.test_target_streams import DoneLoader
+
+BOUNDED = settings(
+    max_examples=100,
+    # To shrink what fails takes minutes; what is printed repeats it.
+    phases=[Phase.explicit, Phase.generate],
+    deadline=timedelta(seconds=10),
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+MEMBERS = {*spool.MEMBERS, "version", "time_extracted", "record"}
+# Data, protocol and settings: what the input may be to blame for.
+EXIT_CODES = {65, 76, 78}
+RESERVED = {"_quarantine", "_singer_spark", "_delta_log"}
+BOMB = "^(a+)+$"
+
+odd_names = st.sampled_from(
+    [*NAMES, "", "\0line", "id", "ID", "#", "!", "__proto__", "_sdc_deleted_at"]
+)
+names = odd_names | st.text(max_size=8)
+streams = st.sampled_from(
+    ["s", "S", "..", "/etc/passwd", "../../x", *RESERVED, ".delta_log", *NAMES]
+)
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=20)
+    | st.sampled_from([*NAMES, "NaN", "a" * 40 + "!", "2024-01-01T00:00:00Z", 10**400, -(10**30)])
+)
+values = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=8,
+)
+kinds = st.sampled_from(
+    ["integer", "number", "string", "boolean", "object", "array", "null", "strng", None, 5]
+)
+keywords = {
+    "type": kinds | st.lists(kinds, max_size=3),
+    "format": st.sampled_from(["date-time", "date", "time", "regex", "singer.decimal", "x", 5]),
+    "pattern": st.sampled_from([BOMB, "(", r"^\p{L}+$", "(?=a)(a|aa)+$", ""]),
+    "enum": st.lists(leaves, max_size=2),
+    "minimum": leaves,
+    "multipleOf": st.sampled_from([0.01, 0, -1, "x", 1e-38]),
+    "precision": st.integers(-2, 60),
+    "$ref": st.sampled_from(
+        ["#/definitions/a", "#/properties/id", "#", "#/definitions/none", "file:///etc/passwd", 5]
+    ),
+    "x-sql-datatype": st.sampled_from(
+        ["decimal(20,5)", "binary", "struct<`a``b`:int>", "map<int,array<string>>", "map<", ")", 5]
+    ),
+    "required": st.lists(names, max_size=2) | st.just("id"),
+    "uniqueItems": st.booleans(),
+    "additionalProperties": st.booleans(),
+}
+
+
+def rules(inner):
+    within = {
+        "properties": st.dictionaries(names, inner, max_size=3),
+        "patternProperties": st.dictionaries(st.sampled_from([BOMB, "x"]), inner, max_size=1),
+        "items": inner,
+        "anyOf": st.lists(inner, max_size=2),
+        "allOf": st.lists(inner, max_size=2),
+        "not": inner,
+    }
+    return st.fixed_dictionaries({}, optional={**keywords, **within})
+
+
+schemas = st.recursive(
+    st.sampled_from([{"type": "integer"}, {"type": ["string", "null"]}, {}, True, None])
+    | st.fixed_dictionaries({}, optional=keywords),
+    rules,
+    max_leaves=6,
+)
+whole = st.fixed_dictionaries(
+    {"properties": st.dictionaries(names, schemas, max_size=4).map(lambda p: {"id": {}, **p})},
+    optional={"definitions": st.dictionaries(st.just("a"), schemas), **keywords},
+)
+bodies = {
+    "SCHEMA": st.fixed_dictionaries(
+        {"schema": whole},
+        optional={
+            "key_properties": st.sampled_from([[], ["id"], ["none"], "id", [5]]),
+            "bookmark_properties": st.sampled_from([[], ["id"], 5, ["none"]]),
+            "singer_spark": values,
+        },
+    ),
+    "RECORD": st.fixed_dictionaries(
+        {"record": st.dictionaries(names, values, max_size=4) | values},
+        optional={
+            "version": st.integers(-(2**70), 2**70) | leaves,
+            "time_extracted": leaves,
+            "!": values,
+            "#": values,
+            "~": values,
+            "@": values,
+        },
+    ),
+    "STATE": st.fixed_dictionaries({}, optional={"value": values}),
+    "ACTIVATE_VERSION": st.fixed_dictionaries({}, optional={"version": leaves}),
+}
+messages = st.one_of(
+    *(
+        st.builds(lambda stream, body, kind=kind: {"type": kind, "stream": stream, **body}, *parts)
+        for kind, parts in ((kind, (streams, body)) for kind, body in bodies.items())
+    )
+)
+tidy = st.builds(
+    lambda properties, records: [
+        {
+            "type": "SCHEMA",
+            "stream": "s",
+            "schema": {"properties": {"id": {"type": "integer"}, **properties}},
+            "key_properties": ["id"],
+        },
+        *({"type": "RECORD", "stream": "s", **body} for body in records),
+    ],
+    st.dictionaries(names, schemas, max_size=3),
+    st.lists(bodies["RECORD"], min_size=1, max_size=4),
+)
+lines = messages.map(lambda one: json.dumps(one).encode()) | st.binary(max_size=30)
+
+
+class Run:
+    """One run of the target without Spark, and all that it left."""
+
+    def __init__(self, given_lines, **config):
+        self.segments, self.error, self.sinks = [], None, {}
+        out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        remove, loader = spool.Segment.remove, target.Loader
+        spool.Segment.remove, target.Loader = (lambda one: self._keep(one)), DoneLoader
+        with tempfile.TemporaryDirectory() as folder:
+            self.root = Path(folder)
+            try:
+                config = {"path": f"{folder}/lake", "temp_dir": f"{folder}/spool", **config}
+                plugin = TargetSparkDelta(config=config)
+                self.sinks = plugin._sinks
+                with redirect_stdout(out):
+                    plugin.listen(io.BytesIO(b"\n".join(given_lines)))
+            except SingerSparkError as error:
+                self.error = error
+            finally:
+                spool.Segment.remove, target.Loader = remove, loader
+                self.files = {path.name for path in self.root.iterdir()}
+        out.seek(0)
+        self.states = out.read().splitlines()
+
+    def _keep(self, segment):
+        self.segments.append((segment, segment.path.read_bytes().splitlines()))
+
+    def check(self):
+        """See that every outcome is one of ours."""
+        if self.error is not None:
+            assert self.error.exit_code in EXIT_CODES
+            assert "\n" not in self.error.message
+            assert "Traceback" not in self.error.message
+        assert self.files <= {"spool"}
+        for text in self.states:
+            json.loads(text)
+        for segment, found in self.segments:
+            assert len(found) == segment.rows
+            pairs = [json.loads(line, object_pairs_hook=list) for line in found]
+            for line in pairs:
+                members = [name for name, _ in line]
+                assert len(members) == len(set(members))
+                assert set(members) <= MEMBERS
+            assert sum(any(n == "!" for n, _ in line) for line in pairs) == segment.rejected
+        for sink in self.sinks.values():
+            self._check_destination(sink.destination)
+
+    def _check_destination(self, destination):
+        table, aside = Path(destination.table.path), Path(destination.quarantine.path)
+        assert table.parent == self.root / "lake"
+        assert table.name.lower() not in RESERVED
+        assert aside.parent == self.root / "lake" / "_quarantine"
+        for field in destination.declared:
+            place = f"record.{quote(field.name)}"
+            kind = field.dataType
+            for sql in (
+                to_ddl(kind, comments=True),
+                to_ddl(wire_type(kind)),
+                typed(place, kind, kind, field.name, "1"),
+                misfit(place, quote(field.name), kind, kind, field.name),
+            ):
+                assert "reflect" not in bare_sql(sql)
+                assert "--" not in bare_sql(sql)
+
+
+@BOUNDED
+@given(st.lists(lines, max_size=8), st.booleans(), st.booleans())
+def test_any_lines_are_rows_or_one_clear_error(given_lines, validates, quarantines):
+    on_invalid = "quarantine" if quarantines else "fail"
+    Run(given_lines, validate_records=validates, on_invalid_record=on_invalid).check()
+
+
+@BOUNDED
+@given(tidy, st.booleans())
+def test_every_record_of_a_sound_stream_is_a_row_or_in_quarantine(given_messages, validates):
+    texts = [json.dumps(one).encode() for one in given_messages]
+    run = Run(texts, validate_records=validates, on_invalid_record="quarantine")
+    run.check()
+    if run.error is None:
+        assert sum(segment.rows for segment, _ in run.segments) == len(texts) - 1
+
+
+@BOUNDED
+@given(tidy, st.sampled_from(["append-only", "overwrite", "scd2", "delete-insert"]), st.booleans())
+def test_flattening_maps_and_methods_change_nothing_of_that(given_messages, method, flattens):
+    maps = {"flattening_enabled": True, "flattening_max_depth": 3} if flattens else {}
+    maps = maps or {"stream_maps": {"s": {"copied": "str(id)"}}}
+    texts = [json.dumps(one).encode() for one in given_messages]
+    Run(texts, load_method=method, on_invalid_record="quarantine", **maps).check()
