@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 
 # Clocks differ by a little; a time without a zone may be that of the furthest one.
 _TOLERANCE = {"timestamp": "1 minute", "timestamp_ntz": "14 hours"}
+# How a mark writes times: one that reads so needs no Spark to become one.
+_WRITTEN = {
+    "timestamp": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII),
+    "timestamp_ntz": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}", re.ASCII),
+    "date": re.compile(r"\d{4}-\d\d-\d\d", re.ASCII),
+}
 # As far back as times are written without an era, and seconds enough to come there from any time.
 _FIRST, _AGES = "timestamp'0001-01-01 00:00:00'", Decimal(10) ** 11
 
@@ -68,10 +75,20 @@ def is_future(spark: SparkSession, column: Column, text: str) -> bool:
 
 
 def _instant(part: Column, value: Any, *, rounds_up: bool) -> str | None:
-    """Return the Spark SQL of a time's text; None for what is no time."""
-    if not part.is_time:
+    """Return the Spark SQL of a time's text; None for what is no time or a mark as it stands."""
+    if not part.is_time or _is_mark(part, value):
         return None
     return mark_text(_value(part, str(value), rounds_up=rounds_up), part.datatype)
+
+
+def _is_mark(part: Column, value: Any) -> bool:
+    written = _WRITTEN.get(part.datatype)
+    if written is None or not written.fullmatch(str(value)):
+        return False
+    try:
+        return bool(datetime.fromisoformat(str(value)))
+    except ValueError:  # no day of the calendar; Spark says so
+        return False
 
 
 def _value(part: Column, text: str, *, rounds_up: bool = False) -> str:

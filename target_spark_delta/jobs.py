@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.storagelevel import StorageLevel
 
@@ -23,6 +23,8 @@ from target_spark_delta.spool import FEW_VALUES, KeyFacts, Range
 if TYPE_CHECKING:
     import pyarrow as pa
 
+FEW_ROWS = 10_000
+_ADAPTIVE = "spark.sql.adaptive.enabled"
 # What Spark writes into a file's footer.
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 # Of more rows Spark looks at the keys.
@@ -105,6 +107,17 @@ def _range(values: pa.ChunkedArray) -> Range:
     different = pc.unique(values.drop_null()) if len(values) <= FEW_VALUES else ()
     few = sorted(one.as_py() for one in different)
     return Range(str(ends["min"]), str(ends["max"]), values.null_count, tuple(map(str, few)))
+
+
+@contextmanager
+def planned_once(spark: SparkSession) -> Iterator[None]:
+    """Let Spark keep to its first plan: to think again after each stage is a job for each."""
+    before = spark.conf.get(_ADAPTIVE)
+    spark.conf.set(_ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_ADAPTIVE, str(before))
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +17,7 @@ from target_spark_delta.alter import adapt, regain_clusters
 from target_spark_delta.commit import Commit, Counts, describe_commits, note, take_back_own
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import Shape
-from target_spark_delta.jobs import Footer, facts_in_files
+from target_spark_delta.jobs import FEW_ROWS, Footer, facts_in_files, planned_once
 from target_spark_delta.keys import (
     changed_key,
     check_key,
@@ -143,7 +144,10 @@ def _load_rows(
         if destination.overwrites or (destination.stages_parts and not work.progress.made_table):
             overwrite.stage(spark, batch, destination.place, commit.run_id)
             return None
-        counts = METHODS[destination.method](spark, batch)
+        # Of few rows in files of a known size the plan is clear.
+        is_small = batch.scratch is not None and batch.count <= FEW_ROWS
+        with planned_once(spark) if is_small else nullcontext():
+            counts = METHODS[destination.method](spark, batch)
         if destination.retires and not work.progress.made_table:
             gone.stage_keys(spark, batch, batch.rows)
         return counts

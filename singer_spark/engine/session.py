@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pyspark.errors import PySparkException
 
 from singer_spark.causes import is_unreachable
+from singer_spark.engine.client import import_client
 from singer_spark.engine.lease import ENGINE, Lease, engines_at_hand, get_lease, hold
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import TransientError
@@ -125,7 +126,8 @@ def _engine_sessions(
     spec: Spec, engine: str | None, idle_seconds: float
 ) -> Callable[[], SparkSession]:
     global _lease
-    importing = threading.Thread(target=_import_client, daemon=True)
+    # It takes a while, as long as the engine starts.
+    importing = threading.Thread(target=import_client, daemon=True)
     importing.start()
     lease = get_lease(spec, lambda: engines_at_hand(engine), idle_seconds)
     if reason := lease.wait():
@@ -144,13 +146,9 @@ def _engine_sessions(
     return open_one
 
 
-def _import_client() -> None:
-    """Import Spark's client, which takes a while, as long as the engine starts."""
-    import pyspark.sql.connect.session  # noqa: F401
-
-
 def _remote_sessions(settings: SparkSettings) -> Callable[[], SparkSession]:
     _check_reachable(str(settings.remote))
+    import_client()
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
     fixed = {**settings.conf, **{key: guard.value for key, guard in GUARDS.items()}}

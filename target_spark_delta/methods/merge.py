@@ -16,7 +16,7 @@ from singer_spark.errors import SingerSparkError
 from singer_spark.names import literal, quote
 from target_spark_delta import commit
 from target_spark_delta.commit import Counts, Late, Tally
-from target_spark_delta.jobs import worked_out
+from target_spark_delta.jobs import FEW_ROWS, worked_out
 from target_spark_delta.log import last_commit
 from target_spark_delta.methods.keyed import carries
 from target_spark_delta.methods.late import Bookmark, count_late
@@ -26,7 +26,6 @@ from target_spark_delta.spool import Range
 from target_spark_delta.table import Table
 
 MATERIALIZE_SOURCE = "spark.databricks.delta.merge.materializeSource"
-_FEW_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +169,7 @@ def merge_changed(spark: SparkSession, table: Table, changes: Changes) -> Counts
 def _may_all_be_new(changes: Changes) -> bool:
     """Say whether it pays to ask if the table has none of the rows; of a few it does not."""
     is_plain = not changes.folded and changes.removed is None and bool(changes.bounds)
-    return is_plain and changes.count > _FEW_ROWS
+    return is_plain and changes.count > FEW_ROWS
 
 
 def _late(changed: DataFrame, changes: Changes) -> Late | None:
