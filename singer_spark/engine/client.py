@@ -11,6 +11,8 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
+from typing_extensions import override
+
 _PANDAS, _TYPES = "pandas", "pandas.api.types"
 
 
@@ -21,6 +23,7 @@ class _Nothing:
 class _Absent(ModuleType):
     """Stands for a module until someone needs more of it than its name."""
 
+    @override
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -33,6 +36,7 @@ class _Absent(ModuleType):
 class _AbsentTypes(_Absent):
     """Functions of a module that is imported when one of them is called."""
 
+    @override
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
