@@ -10,9 +10,9 @@ from singer_spark.errors import SchemaError
 # Of JSON; a struct is two, and 500 of them is what the type mapping takes.
 MOST_LEVELS = 1200
 # Of a JSON Schema, where every reference counts as all that it refers to.
-MOST_PARTS = 100_000
+MOST_PARTS = 300_000
 # Of a table, those inside structs included.
-MOST_COLUMNS = 10_000
+MOST_COLUMNS = 30_000
 # Of the name of a column, in characters.
 LONGEST_NAME = 1000
 # Of a message, in bytes.

@@ -66,6 +66,8 @@ def _typed(
     refuse: Refusal,
     variables: count[int],
 ) -> str:
+    if _stays_text(declared, target):
+        return text
     if isinstance(declared, T.StructType) and isinstance(target, T.StructType):
         return _typed_struct(text, declared, target, path, refuse, variables)
     if isinstance(declared, T.ArrayType) and isinstance(target, T.ArrayType):
@@ -75,13 +77,25 @@ def _typed(
         return text if element == item else f"transform({text}, {item} -> {element})"
     if isinstance(declared, T.MapType) and isinstance(target, T.MapType):
         return _typed_map(text, declared, target, path, refuse, variables)
-    if isinstance(target, T.StringType):
-        return text
     refusal = refuse(text, target, path)
     value = scalar(text, target)
     if isinstance(declared, T.LongType) and isinstance(target, (T.DoubleType, T.FloatType)):
         value = whole_double(text, target)
     return f"if({text} is null, null, coalesce({value}, {refusal}))"
+
+
+def _stays_text(declared: T.DataType, target: T.DataType) -> bool:
+    """Say whether a value of the target is just what was read: text, to any depth."""
+    if isinstance(target, T.StringType):
+        return True
+    if isinstance(declared, T.StructType) and isinstance(target, T.StructType):
+        return declared.names == target.names and all(
+            _stays_text(field.dataType, other.dataType)
+            for field, other in zip(declared, target, strict=True)
+        )
+    if isinstance(declared, T.ArrayType) and isinstance(target, T.ArrayType):
+        return _stays_text(declared.elementType, target.elementType)
+    return False
 
 
 def _nulled(*_: object) -> str:
