@@ -55,7 +55,7 @@ class Engine:
 @pytest.fixture
 def start(monkeypatch, tmp_path):
     monkeypatch.setattr(keeper, "Jvm", FakeJvm)
-    monkeypatch.setattr(place, "_root", lambda: tmp_path)
+    monkeypatch.setattr(place, "_roots", lambda: [tmp_path])
     engines = []
 
     def start_one(idle_seconds=0.0):
@@ -264,7 +264,7 @@ def test_two_processes_that_want_a_warm_engine_start_one(start, monkeypatch):
 
 def test_an_engine_is_dead_when_keeper_and_java_are(tmp_path, monkeypatch):
     """A killed keeper's Java may commit for some moments more."""
-    monkeypatch.setattr(place, "_root", lambda: tmp_path)
+    monkeypatch.setattr(place, "_roots", lambda: [tmp_path])
     monkeypatch.setattr(place, "_KILL_SECONDS", 0.3)
     keeper_process = subprocess.run(
         [sys.executable, "-c", KEEPER_THAT_DIES, str(tmp_path)],
