@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
 import struct
 import subprocess
 import sys
@@ -19,12 +20,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, final
 
+from singer_spark.engine.archive import Archive
 from singer_spark.engine.failures import early_end, failed_start, late_end
 from singer_spark.engine.jars import cache_folder
-from singer_spark.engine.java import Archive, argument_file, arguments, find_java
+from singer_spark.engine.java import argument_file, arguments, find_java
 from singer_spark.engine.place import note_jvm
 from singer_spark.engine.reach import check_master
 from singer_spark.engine.spec import Spec
+from singer_spark.errors import SingerSparkError
 from singer_spark.scratch import JVM, make_scratch, owner_of, remove_scratch
 from singer_spark.settings import has_warehouse
 
@@ -45,15 +48,26 @@ class Jvm:
         self.gateway: Any = None
         self._spec, self._folder = spec, folder
         self._scratch = make_scratch(JVM, work)
-        self._made = folder / "classes.jsa"
         self._archive = Archive.of(find_java(), spec.class_path, cache_folder() / "classes")
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start Java and Spark in it, and learn where it listens."""
         check_master(self._spec.conf["spark.master"])
+        try:
+            port, secret = self._launch()
+        except SingerSparkError:
+            if self._archive.path is None or not self._has_crashed():
+                raise
+            self._archive.remove()  # what is damaged in it may have been the reason
+            port, secret = self._launch()
+        self._connect(port, secret)
+
+    def _launch(self) -> tuple[int, str]:
+        """Start Java; return where its gateway listens, and the word that opens it."""
         java = find_java()
-        options = [*self._archive.options(java, self._made), *self._paths(), *self._spec.options]
+        archive = self._archive.options(self._folder.name)
+        options = [*archive, *self._paths(), *self._spec.options]
         command = arguments(java, self._spec.class_path, self._conf(), options)
         answer = self._folder / "gateway"
         with _private_file(argument_file(command), self._folder) as (file, descriptors):
@@ -67,8 +81,12 @@ class Jvm:
                 pass_fds=[*descriptors, owner_of(self._folder)],
             )
             note_jvm(self._folder, self._process.pid)
-            port, secret = self._await_gateway(self._process, answer)
-        self._connect(port, secret)
+            return self._await_gateway(self._process, answer)
+
+    def _has_crashed(self) -> bool:
+        """Say whether Java ended by a signal other than that of somebody who kills it."""
+        code = self._process.poll() if self._process else None
+        return code is not None and code < 0 and code != -signal.SIGKILL
 
     def wait(self) -> str:
         """Wait for the end of Java, and say how it ended."""
@@ -145,8 +163,9 @@ class Jvm:
                 process.kill()
                 process.wait()
         if process is not None and process.returncode == 0:
-            with suppress(OSError):
-                self._archive.keep(self._made)
+            self._archive.keep(self._folder.name)
+        else:
+            self._archive.drop_made(self._folder.name)
         remove_scratch(self._scratch)
 
     @property

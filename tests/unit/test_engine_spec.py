@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from singer_spark.engine import spec as module
-from singer_spark.engine.java import Archive, Java, argument_file, find_java
+from singer_spark.engine.java import Java, argument_file, find_java
 from singer_spark.engine.keeper import Jvm
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import SettingsError
@@ -134,25 +133,3 @@ def test_java_reads_its_arguments_as_they_were_meant(tmp_path):
 )
 def test_versions_of_java_are_understood(version, major):
     assert Java("java", version).major == major
-
-
-def test_an_archive_belongs_to_one_java_and_one_class_path(tmp_path):
-    java = Java("java", "17.0.1")
-    one = Archive.of(java, ["a.jar", "b.jar"], tmp_path)
-    assert one == Archive.of(java, ["a.jar", "b.jar"], tmp_path)
-    assert one != Archive.of(java, ["b.jar", "a.jar"], tmp_path)
-    assert one != Archive.of(Java("java", "17.0.2"), ["a.jar", "b.jar"], tmp_path)
-    jar = tmp_path / "c.jar"
-    jar.write_text("one")
-    before = Archive.of(java, [str(jar)], tmp_path)
-    jar.write_text("another")
-    assert before != Archive.of(java, [str(jar)], tmp_path), "a jar of that name has changed"
-    made = tmp_path / "made"
-    assert any("ArchiveClassesAtExit" in option for option in one.options(java, made))
-    one.keep(made)
-    assert not one.path.exists(), "nothing was made"
-    made.write_bytes(b"classes")
-    one.keep(made)
-    assert any("SharedArchiveFile" in option for option in one.options(java, Path("again")))
-    newer = Java("java", "21.0.1")
-    assert any("AutoCreate" in option for option in one.options(newer, made)), "it keeps its own"
