@@ -8,6 +8,8 @@ import shlex
 import shutil
 import sqlite3
 import subprocess
+import sys
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -73,12 +75,20 @@ def java_of(engine: str) -> int:
     return int(path.read_text())
 
 
-def as_nobody(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run something as another user of this machine."""
-    return subprocess.run(
-        arguments, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True,
-        check=False, timeout=60, **options,
+def as_nobody(imports: str, code: str, *arguments: object) -> Any:
+    """Run Python code as another user of this machine; return what it says in JSON.
+
+    The code finds `say`, and the arguments in `sys.argv`. What it imports may lie where the other
+    user cannot read, so that comes first.
+    """
+    become = f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})"
+    start = f"import json, os, sys\n{imports}\ndef say(it): print(json.dumps(it))\n{become}\n"
+    done = subprocess.run(
+        [sys.executable, "-c", start + textwrap.dedent(code), *map(str, arguments)],
+        capture_output=True, text=True, check=False, timeout=120, cwd="/",
     )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def with_mounts(mounts: Sequence[str], *arguments: str) -> list[str]:
