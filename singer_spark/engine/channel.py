@@ -23,7 +23,7 @@ _OPTIONS = [
 
 
 @final
-class _Token(grpc.AuthMetadataPlugin):
+class _Token:
     """Gives each request the engine's token, and none once the engine is gone.
 
     Somebody else may listen at its port by then, and would get the request as well.
@@ -32,10 +32,7 @@ class _Token(grpc.AuthMetadataPlugin):
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
 
-    @override
-    def __call__(
-        self, context: grpc.AuthMetadataContext, callback: grpc.AuthMetadataPluginCallback
-    ) -> None:
+    def __call__(self, _context: object, callback: grpc.AuthMetadataPluginCallback) -> None:
         if reason := self._lease.ended:
             callback((), ConnectionError(reason))
         else:
