@@ -34,6 +34,11 @@ _ROOM_BYTES = 16 * 2**20
 _ID = re.compile(rf"{_PREFIX}\w+")
 
 
+def private_folder() -> Path:
+    """Return the folder of this user that processes find each other's notes in."""
+    return _roots()[0]
+
+
 def make_engine_folder() -> Path:
     """Make the folder of a new engine; its name is the engine's id."""
     failure: OSError | None = None

@@ -149,12 +149,15 @@ def _import_client() -> None:
 
 def _remote_sessions(settings: SparkSettings) -> Callable[[], SparkSession]:
     check_remote(str(settings.remote))
-    from pyspark.sql.connect.client import DefaultChannelBuilder
+    from singer_spark.engine.remote import RemoteSessions
 
+    sessions = RemoteSessions(str(settings.remote))
+    atexit.register(sessions.release)
     fixed = {**settings.conf, **{key: guard.value for key, guard in GUARDS.items()}}
 
     def open_one() -> SparkSession:
-        session = _opened(DefaultChannelBuilder(str(settings.remote)))
+        session = _opened(sessions.channel())
+        sessions.note(session)
         conf: Any = session.conf
         conf._set_all(configs=fixed, silent=True)  # in one request
         return session

@@ -26,10 +26,10 @@ def temporary(monkeypatch, tmp_path):
     return folder
 
 
-def processes_of(run_id: str) -> list[str]:
+def processes_of(word: str) -> list[str]:
     """List what still runs for a test, by a variable that its processes inherit."""
     listed = subprocess.run(["ps", "axeww"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if run_id in line and "ps axeww" not in line]
+    return [line for line in listed.splitlines() if word in line and "ps axeww" not in line]
 
 
 @pytest.mark.parametrize("way", ["private", "shared"])
@@ -63,4 +63,4 @@ def test_pipes_that_start_at_once_all_load_and_leave_nothing(alone, temporary, t
         run(command("singer-spark"), "engine", "stop")
     assert are_gone()
     assert left_in(temporary) == []
-    assert until(lambda: not processes_of(os.environ["SINGER_SPARK_RUN_ID"]), 60)
+    assert until(lambda: not processes_of(str(temporary)), 60)
