@@ -26,7 +26,7 @@ from singer_spark.engine.jars import cache_folder
 from singer_spark.engine.java import argument_file, arguments, find_java
 from singer_spark.engine.place import note_jvm
 from singer_spark.engine.reach import check_master
-from singer_spark.engine.spec import Spec
+from singer_spark.engine.spec import PLACES, Spec
 from singer_spark.errors import SingerSparkError
 from singer_spark.scratch import JVM, make_scratch, owner_of, remove_scratch
 from singer_spark.settings import has_warehouse
@@ -214,7 +214,7 @@ class Jvm:
 
     def _environment(self, answer: Path) -> dict[str, str]:
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name not in PLACES},
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
             "SPARK_CONNECT_AUTHENTICATE_TOKEN": self.token,
             "SPARK_HOME": str(Path(self._spec.class_path[-1]).parent.parent),

@@ -24,6 +24,14 @@ from singer_spark.errors import SettingsError
 from singer_spark.guards import GUARDS, START_GUARDS
 from singer_spark.settings import SparkSettings
 
+# Spark prefers these to its settings: where files of a client go would hang on who started it.
+PLACES = (
+    "SPARK_LOCAL_DIRS",
+    "SPARK_EXECUTOR_DIRS",
+    "SPARK_WORKER_DIR",
+    "LOCAL_DIRS",
+    "MESOS_SANDBOX",
+)
 # Variables that change what Spark, Hadoop or a driver does.
 _ENVIRONMENT = (
     *("AWS_", "AZURE_", "GOOGLE_", "HADOOP_", "SPARK_", "PYSPARK_", "JAVA_", "JDK_JAVA_", "KRB5"),
@@ -32,6 +40,7 @@ _ENVIRONMENT = (
 )
 # Set by Spark's own client, or by whoever starts an engine: they differ without a difference.
 _NO_MATTER = {
+    *PLACES,
     "JAVA_HOME",
     "PYSPARK_DRIVER_PYTHON",
     "PYSPARK_PYTHON",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import replace
 
@@ -133,3 +134,24 @@ def test_java_reads_its_arguments_as_they_were_meant(tmp_path):
 )
 def test_versions_of_java_are_understood(version, major):
     assert Java("java", version).major == major
+
+
+@pytest.mark.parametrize("name", ["SPARK_LOCAL_DIRS", "LOCAL_DIRS", "SPARK_WORKER_DIR"])
+def test_folders_of_the_starter_make_no_difference_and_are_not_used(monkeypatch, tmp_path, name):
+    here = spec_of()
+    monkeypatch.setenv(name, "/elsewhere")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert here.misfit(spec_of()) is None
+    jvm = Jvm(here, tmp_path)
+    assert name not in jvm._environment(tmp_path / "answer")
+    assert jvm._conf()["spark.local.dir"] == str(jvm._scratch)
+
+
+def test_another_umask_needs_another_engine():
+    here = spec_of()
+    before = os.umask(0o077)
+    try:
+        assert here.misfit(spec_of()) == "another environment"
+    finally:
+        os.umask(before)
