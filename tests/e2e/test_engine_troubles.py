@@ -20,6 +20,7 @@ from tests.support.processes import (
     engines,
     ids,
     java_of,
+    keeper_of,
     load_one,
     needs_mounts,
     until,
@@ -72,8 +73,16 @@ def test_a_java_that_cannot_start(tmp_path):
     [
         ({"spark.driver.memory": "100m"}, "must be at least"),
         ({"spark.driver.memory": "a lot"}, "Invalid maximum heap size"),
-        ({"spark.sql.shuffle.partitions": "abc"}, "spark.sql.shuffle.partitions"),
-        ({"spark.serializer": "org.example.Missing"}, "org.example.Missing"),
+        pytest.param(
+            {"spark.sql.shuffle.partitions": "abc"},
+            "spark.sql.shuffle.partitions",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"spark.serializer": "org.example.Missing"},
+            "org.example.Missing",
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["too little memory", "no memory", "no number", "no class"],
 )
@@ -90,6 +99,7 @@ def test_a_cluster_that_is_not_there(tmp_path):
     refused(done, 75, "no Spark master answers at 127.0.0.1:1")
 
 
+@pytest.mark.slow
 @needs_mounts
 @pytest.mark.parametrize("options", ["ro", "size=64k"], ids=["read-only", "full"])
 def test_a_folder_of_engines_that_cannot_be_used_is_passed_over(tmp_path, options):
@@ -113,21 +123,7 @@ def test_no_folder_that_can_be_used_is_one_line(tmp_path, options):
     refused(done, 75, "no room for Spark's engine")
 
 
-@needs_mounts
-def test_a_full_disk_of_temporary_files_is_one_line(tmp_path):
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    done = load_one(
-        tmp_path,
-        through=lambda *own: with_mounts([f"-t tmpfs -o size=1m tmpfs {scratch}"], *own),
-        env={"TMPDIR": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"},
-    )
-    if done.returncode:
-        refused(done, done.returncode, "o")
-    else:
-        assert ids(tmp_path / "lake" / "s") == [1]
-
-
+@pytest.mark.slow
 def test_a_socket_whose_keeper_is_dead_is_passed_over(tmp_path):
     folder = place._roots()[0] / "engine-stale"
     folder.mkdir(mode=0o700)
@@ -144,48 +140,53 @@ def test_a_socket_whose_keeper_is_dead_is_passed_over(tmp_path):
     assert ids(tmp_path / "lake" / "s") == [1]
 
 
+@pytest.mark.slow
 def test_an_archive_of_another_java_or_a_damaged_one_is_made_anew(tmp_path):
-    # A class path of its own, so that no other test uses or makes its archive.
-    jar = tmp_path / "conf"
-    jar.mkdir()
-    env = {"SPARK_CONF_DIR": str(jar)}
-    classes = cache_folder() / "classes"
-    before = set(classes.glob("*.jsa"))
+    # A cache of its own, so that no other test uses or makes its archive.
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    (cache / "jars").symlink_to(cache_folder() / "jars")
+    env = {"SINGER_SPARK_CACHE": str(cache)}
 
-    def made() -> set[Path]:
-        return set(classes.glob("*.jsa")) - before
+    def made() -> list[Path]:
+        return list((cache / "classes").glob("*.jsa"))
 
     assert load_one(tmp_path, env=env).returncode == 0
     assert until(made)
     (archive,) = made()
-    whole = archive.stat().st_size
-    try:
-        for damage in (b"of another Java" * 9000, archive.read_bytes()[: whole // 2]):
-            archive.write_bytes(damage)
-            done = load_one(tmp_path, env=env)
-            assert done.returncode == 0, done.stderr
-            assert "archive" not in done.stderr.lower()
-            assert until(lambda: [one for one in made() if one.stat().st_size > whole // 2])
-            (archive,) = made()
-    finally:
-        for path in made():
-            path.unlink()
+    whole = archive.read_bytes()
+    for damage in (b"of another Java" * 9000, whole[: len(whole) // 2]):
+        archive.write_bytes(damage)
+        done = load_one(tmp_path, env=env)
+        assert done.returncode == 0, done.stderr
+        assert "archive" not in done.stderr.lower()
+        assert until(lambda: [one for one in made() if one.stat().st_size > len(whole) // 2])
+        (archive,) = made()
 
 
-def test_a_spark_that_hangs_in_the_middle_is_given_up_within_a_minute(tmp_path):
+@pytest.fixture
+def target(tmp_path):
+    """A target that has loaded something and waits for more."""
     config = write_json(tmp_path / "target.json", {"path": str(tmp_path / "lake"), **OWN})
-    target = subprocess.Popen(
+    process = subprocess.Popen(
         [command("target-spark-delta"), "--config", config],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    target.stdin.write(lines(FIRST))
-    target.stdin.flush()
-    assert until(engines)
-    (engine,) = engines()
+    process.stdin.write(lines(FIRST))
+    process.stdin.flush()
     assert until(lambda: (tmp_path / "lake" / "s" / "_delta_log").is_dir())
+    return process
+
+
+MORE = [record("s", {"id": 2}), state({"at": 2})]
+
+
+@pytest.mark.slow
+def test_a_spark_that_hangs_in_the_middle_is_given_up_within_a_minute(target, tmp_path):
+    (engine,) = engines()
     os.kill(java_of(engine), signal.SIGSTOP)
     before = time.monotonic()
-    _, error = target.communicate(lines([record("s", {"id": 2}), state({"at": 2})]), timeout=120)
+    _, error = target.communicate(lines(MORE), timeout=150)
     assert time.monotonic() - before < 75
     assert target.returncode == 75, error
     assert "Spark does not answer" in only_line(error)
@@ -196,24 +197,13 @@ def test_a_spark_that_hangs_in_the_middle_is_given_up_within_a_minute(tmp_path):
     assert ids(tmp_path / "lake" / "s")[0] == 1
 
 
-def test_a_spark_that_hangs_when_its_keeper_is_dead_is_given_up(tmp_path):
-    config = write_json(tmp_path / "target.json", {"path": str(tmp_path / "lake"), **OWN})
-    target = subprocess.Popen(
-        [command("target-spark-delta"), "--config", config],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    target.stdin.write(lines(FIRST))
-    target.stdin.flush()
-    assert until(engines)
+@pytest.mark.slow
+def test_a_spark_that_hangs_when_its_keeper_is_dead_is_given_up(target):
     (engine,) = engines()
-    assert until(lambda: (tmp_path / "lake" / "s" / "_delta_log").is_dir())
-    java = java_of(engine)
-    from tests.support.processes import keeper_of
-
-    keeper = keeper_of(engine)
+    java, keeper = java_of(engine), keeper_of(engine)
     os.kill(java, signal.SIGSTOP)
     os.kill(keeper, signal.SIGKILL)
-    _, error = target.communicate(lines([record("s", {"id": 2}), state({"at": 2})]), timeout=120)
+    _, error = target.communicate(lines(MORE), timeout=150)
     assert target.returncode == 75, error
     assert "it was killed; run again" in only_line(error)
     assert are_gone()
