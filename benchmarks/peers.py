@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.contestants import FULL, NO_CHANGE, Bins, Contestant, Job
 from singer_spark.engine.jars import DELTA, packages_for, resolve
-from singer_spark.engine.spec import driver_memory_mb
+from singer_spark.engine.machine import driver_memory_mb
 
 _SCRIPTS = Path(__file__).parent / "scripts"
 _DUCKDB = "singer.duckdb"

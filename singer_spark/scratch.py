@@ -13,6 +13,7 @@ import shutil
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -75,6 +76,23 @@ def remove_scratch(folder: Path) -> None:
     if descriptor is not None:
         _remove(folder)
         os.close(descriptor)
+
+
+def leave_scratch(folder: Path) -> None:
+    """Leave a folder of this process to whoever finds it after the process has ended."""
+    _held.pop(folder, None)
+
+
+def folders_of_dead(prefix: str, parent: Path) -> Iterator[Path]:
+    """Yield the folders whose owner is dead, each for this process alone, and remove it then."""
+    for folder in sorted(parent.glob(f"{prefix}*")):
+        descriptor = _lock_of_dead(folder)
+        if descriptor is not None:
+            try:
+                yield folder
+                _remove(folder)
+            finally:
+                os.close(descriptor)
 
 
 def sweep(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as T
 
+from singer_spark.engine.disk import shares_disk
 from singer_spark.names import table_name
 from singer_spark.scope import Scope
 from target_spark_delta.alter import Policy
@@ -221,10 +222,9 @@ class Destination:
 
     def staging(self, run_id: str) -> str | None:
         """Return where a run's records wait that Spark cannot read from this machine's disk."""
-        settings = self.settings
-        if settings.spark.is_local:
+        if shares_disk():
             return None
-        root = waiting_folder(settings.path, "spool", self.pipeline)
+        root = waiting_folder(self.settings.path, "spool", self.pipeline)
         return Table.at_path(root, table_name(run_id)).path
 
     @property

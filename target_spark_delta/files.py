@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from singer_spark import deltalog
+from singer_spark.engine.disk import shares_disk
 from singer_spark.errors import SingerSparkError
 from singer_spark.state.create import open_objects
 from singer_spark.state.objects import ObjectStore
@@ -24,7 +25,6 @@ _LOG = "_delta_log"
 _S3 = ("s3", "s3a")
 # Buckets that Spark has keys for, and Python not.
 _out_of_reach: set[str] = set()
-_shares_disk = True
 
 
 def files_of(location: str) -> ObjectStore | None:
@@ -40,15 +40,9 @@ def files_of(location: str) -> ObjectStore | None:
         return None
 
 
-def share_disk(*, shared: bool) -> None:
-    """Say whether a folder of this machine is for Spark what it is for Python."""
-    global _shares_disk
-    _shares_disk = shared
-
-
 def log_files(location: str) -> ObjectStore | None:
     """Return the files of a table's log, None where Python cannot read those that Spark does."""
-    if local_folder(location) is not None and not _shares_disk:
+    if local_folder(location) is not None and not shares_disk():
         return None
     return files_of(location)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from singer_spark.engine.disk import shares_disk
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import StateError, TransientError
 from singer_spark.report import report
@@ -236,7 +237,7 @@ def make_batch(
         scope=destination.scope,
         compares_by=destination.compares_by,
         removes_at_end=destination.removes_at_end and not work.progress.made_table,
-        scratch=segment.path.parent if destination.settings.spark.is_local else None,
+        scratch=segment.path.parent if shares_disk() else None,
     )
 
 

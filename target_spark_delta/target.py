@@ -21,6 +21,7 @@ from singer_sdk.mapper import RemoveRecordTransform
 from typing_extensions import override
 
 from singer_spark.assignment import Assignment
+from singer_spark.engine.disk import ask_for_disk, expect_disk
 from singer_spark.engine.session import hold_engine, isolated, open_session
 from singer_spark.errors import ProtocolError, SchemaError
 from singer_spark.names import table_name, unmatched
@@ -31,7 +32,7 @@ from target_spark_delta.closing import close
 from target_spark_delta.completeness import warn_of_repetition
 from target_spark_delta.declaration import Declared, destination_of, parts_of
 from target_spark_delta.destination import Destination, waiting_folder
-from target_spark_delta.files import remove_folder, share_disk
+from target_spark_delta.files import local_folder, remove_folder
 from target_spark_delta.flow import Flow
 from target_spark_delta.loader import Loader
 from target_spark_delta.mapping import StreamMapping, mappings_of
@@ -92,7 +93,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._newest_line = 0
         self._engine_of_tap: str | None = None
         self._assignment = Assignment.here()
-        share_disk(shared=self._settings.spark.is_local)
+        expect_disk(self._settings.spark)
         self._urls = {self._settings.path} - {""}
         self._loader = Loader(self._engine, self._isolate, self._settings.parallelism)
         self._flow = Flow(self._settings, self._loader, self._assignment)
@@ -104,9 +105,12 @@ class TargetSparkDelta(SparkPlugin, Target):
         return make_folder(self._settings.temp_dir, prefix=f"{self.name}-")
 
     def _engine(self) -> SparkSession:
-        return open_session(
+        spark = open_session(
             self._settings.spark, urls=sorted(self._urls), engine=self._engine_of_tap
         )
+        folders = [self._folder, local_folder(self._settings.path or "s3:/")]
+        ask_for_disk(spark, filter(None, folders))
+        return spark
 
     def _isolate(self) -> SparkSession:
         session = isolated()

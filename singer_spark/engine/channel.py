@@ -23,6 +23,23 @@ _OPTIONS = [
 
 
 @final
+class _Token:
+    """Gives each request the engine's token, and none once the engine is gone.
+
+    Somebody else may listen at its port by then, and would get the request as well.
+    """
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+
+    def __call__(self, _context: object, callback: grpc.AuthMetadataPluginCallback) -> None:
+        if reason := self._lease.ended:
+            callback((), ConnectionError(reason))
+        else:
+            callback((("authorization", f"Bearer {self._lease.token}"),), None)
+
+
+@final
 class _LoopbackChannel(DefaultChannelBuilder):
     def __init__(self, lease: Lease) -> None:
         super().__init__(f"sc://127.0.0.1:{lease.port}", channelOptions=list(_OPTIONS))
@@ -32,7 +49,7 @@ class _LoopbackChannel(DefaultChannelBuilder):
     @override
     def toChannel(self) -> grpc.Channel:
         credentials = grpc.composite_channel_credentials(
-            grpc.local_channel_credentials(), grpc.access_token_call_credentials(self._lease.token)
+            grpc.local_channel_credentials(), grpc.metadata_call_credentials(_Token(self._lease))
         )
         return self._secure_channel(f"ipv4:127.0.0.1:{self._lease.port}", credentials)
 

@@ -64,6 +64,11 @@ _KINDS = {"avro": AVRO, "kafka": KAFKA}
 _COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 
 
+def named_groups() -> tuple[tuple[str, ...], ...]:
+    """List every set of packages that is named here; what their jars are is known beforehand."""
+    return (DELTA, S3, *_KINDS.values(), *((driver,) for driver in _DRIVERS.values()))
+
+
 def packages_for(url: str) -> tuple[str, ...]:
     """Name the Maven packages that a source or table URL needs beside Spark's own."""
     if jdbc := re.match(r"jdbc:(\w+):", url):

@@ -5,7 +5,6 @@ The command line is a file that only this user can read: arguments stand in the 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -19,9 +18,7 @@ from singer_spark.errors import SettingsError
 
 GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 _OLDEST = 17
-_MAKES_ARCHIVES = 19
 _ASKS_FOR_NATIVE = 24
-_KEPT_ARCHIVES = 6
 _INSTALL = "install a Java runtime 17 or newer (such as openjdk-17-jre-headless or Temurin 17)"
 # What Spark itself opens of Java's modules, as its launcher does.
 _OPENED = (
@@ -136,52 +133,3 @@ def _escaped(argument: str) -> str:
     for sign, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
         argument = argument.replace(sign, escape)
     return argument
-
-
-class Archive(NamedTuple):
-    """A file of classes that Java has loaded and checked before, for one Java and one class path.
-
-    It makes a start faster. Java looks whether it fits and does without where it does not.
-    """
-
-    path: Path
-
-    @classmethod
-    def of(cls, java: Java, class_path: Sequence[str], folder: Path) -> Archive:
-        """Name the archive of a class path."""
-        content = "\0".join([java.command, java.version, *map(_stamp, class_path)])
-        key = hashlib.sha256(content.encode()).hexdigest()[:16]
-        return cls(folder / f"{key}.jsa")
-
-    def options(self, java: Java, made: Path) -> list[str]:
-        """Return Java's options: to use the archive, or to make one at the end, as `made`."""
-        silent = ["-Xshare:auto", "-Xlog:disable"]
-        if java.major >= _MAKES_ARCHIVES:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return ["-XX:+AutoCreateSharedArchive", f"-XX:SharedArchiveFile={self.path}", *silent]
-        if self.path.is_file():
-            return [f"-XX:SharedArchiveFile={self.path}", *silent]
-        return [f"-XX:ArchiveClassesAtExit={made}", *silent]
-
-    def keep(self, made: Path) -> None:
-        """Keep an archive that Java has made, if it did; of the others the newest stay."""
-        if not made.is_file() or self.path.exists():
-            return
-        folder = self.path.parent
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        whole = folder / f"{made.parent.name}.new"
-        shutil.move(made, whole)
-        whole.chmod(0o600)
-        whole.replace(self.path)
-        others = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-        for path in others[_KEPT_ARCHIVES:]:
-            path.unlink(missing_ok=True)
-
-
-def _stamp(jar: str) -> str:
-    """Tell a jar from another of the same name, by what Java compares as well."""
-    try:
-        known = Path(jar).stat()
-    except OSError:
-        return jar
-    return f"{jar} {known.st_size} {known.st_mtime_ns}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
 import struct
 import subprocess
 import sys
@@ -19,19 +20,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, final
 
+from singer_spark.engine.archive import Archive
+from singer_spark.engine.failures import early_end, failed_start, late_end
 from singer_spark.engine.jars import cache_folder
-from singer_spark.engine.java import Archive, argument_file, arguments, find_java
+from singer_spark.engine.java import argument_file, arguments, find_java
 from singer_spark.engine.place import note_jvm
-from singer_spark.engine.spec import Spec
+from singer_spark.engine.reach import check_master
+from singer_spark.engine.spec import PLACES, Spec
+from singer_spark.errors import SingerSparkError
 from singer_spark.scratch import JVM, make_scratch, owner_of, remove_scratch
 from singer_spark.settings import has_warehouse
 
 _START_SECONDS = 180.0
-_ANSWER_SECONDS = 30.0
+_ANSWER_SECONDS = 20.0
 _INTERRUPT_SECONDS = 60.0
 _END_SECONDS = 60.0
 _LOOKS, _LOOK_SECONDS = 3, 0.02
-_OUT_OF_MEMORY = 3
 
 
 @final
@@ -44,14 +48,26 @@ class Jvm:
         self.gateway: Any = None
         self._spec, self._folder = spec, folder
         self._scratch = make_scratch(JVM, work)
-        self._made = folder / "classes.jsa"
         self._archive = Archive.of(find_java(), spec.class_path, cache_folder() / "classes")
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start Java and Spark in it, and learn where it listens."""
+        check_master(self._spec.conf["spark.master"])
+        try:
+            port, secret = self._launch()
+        except SingerSparkError:
+            if self._archive.path is None or not self._has_crashed():
+                raise
+            self._archive.remove()  # what is damaged in it may have been the reason
+            port, secret = self._launch()
+        self._connect(port, secret)
+
+    def _launch(self) -> tuple[int, str]:
+        """Start Java; return where its gateway listens, and the word that opens it."""
         java = find_java()
-        options = [*self._archive.options(java, self._made), *self._paths(), *self._spec.options]
+        archive = self._archive.options(self._folder.name)
+        options = [*archive, *self._paths(), *self._spec.options]
         command = arguments(java, self._spec.class_path, self._conf(), options)
         answer = self._folder / "gateway"
         with _private_file(argument_file(command), self._folder) as (file, descriptors):
@@ -65,19 +81,22 @@ class Jvm:
                 pass_fds=[*descriptors, owner_of(self._folder)],
             )
             note_jvm(self._folder, self._process.pid)
-            port, secret = self._await_gateway(self._process, answer)
-        self._connect(port, secret)
+            return self._await_gateway(self._process, answer)
+
+    def _has_crashed(self) -> bool:
+        """Say whether Java ended by a signal other than that of somebody who kills it."""
+        code = self._process.poll() if self._process else None
+        return code is not None and code < 0 and code != -signal.SIGKILL
 
     def wait(self) -> str:
         """Wait for the end of Java, and say how it ended."""
-        code = self._process.wait() if self._process else 0
-        if code == _OUT_OF_MEMORY:
-            return "Spark ran out of memory; raise spark.driver.memory in spark_conf"
-        return f"Spark's process ended (code {code})"
+        return late_end(self._process.wait() if self._process else 0)
 
-    def check(self) -> None:
-        """Ask for a sign of life, and wait for it for half a minute."""
-        self._service.localPort()
+    def garbage_seconds(self) -> float:
+        """Say how long Java has stood still to collect garbage, or raise if it does not answer."""
+        management = self.gateway.jvm.java.lang.management.ManagementFactory
+        beans = management.getGarbageCollectorMXBeans()
+        return sum(float(bean.getCollectionTime()) for bean in beans) / 1000
 
     def work_done(self, user: str) -> int:
         """Count what a user's stages have read and written by now; it grows while tasks work."""
@@ -144,8 +163,9 @@ class Jvm:
                 process.kill()
                 process.wait()
         if process is not None and process.returncode == 0:
-            with suppress(OSError):
-                self._archive.keep(self._made)
+            self._archive.keep(self._folder.name)
+        else:
+            self._archive.drop_made(self._folder.name)
         remove_scratch(self._scratch)
 
     @property
@@ -174,7 +194,7 @@ class Jvm:
         deadline = time.monotonic() + _START_SECONDS
         while not answer.exists():
             if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(self._last_words())
+                raise early_end(process.poll(), self._last_words())
             time.sleep(0.01)
         content = answer.read_bytes()
         answer.unlink()
@@ -184,16 +204,17 @@ class Jvm:
     def _connect(self, port: int, secret: str) -> None:
         starting = _gateway(port, secret, _START_SECONDS)
         try:
-            starting.jvm.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
+            session = starting.jvm.org.apache.spark.sql.classic.SparkSession.builder().getOrCreate()
+            session.sessionState()  # reads the whole configuration
             self.gateway = _gateway(port, secret, _ANSWER_SECONDS)
             self.port = self._service.localPort()
         except Exception as error:
-            raise RuntimeError(f"Spark did not start: {first_line(error)}") from error
+            raise failed_start(error) from error
         starting.close(keep_callback_server=True)
 
     def _environment(self, answer: Path) -> dict[str, str]:
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name not in PLACES},
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
             "SPARK_CONNECT_AUTHENTICATE_TOKEN": self.token,
             "SPARK_HOME": str(Path(self._spec.class_path[-1]).parent.parent),
@@ -236,16 +257,7 @@ class Jvm:
 
     def _last_words(self) -> str:
         log = self._folder / "log"
-        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-        return f"Spark did not start: {lines[-1] if lines else 'Java said nothing'}"
-
-
-def first_line(error: BaseException) -> str:
-    """Return what an error says at first; of Java's, what Java says."""
-    text = str(error)
-    with suppress(Exception):  # Java may not answer any more
-        text = str(error.java_exception.getMessage())  # type: ignore[attr-defined]
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+        return log.read_text(errors="replace") if log.exists() else ""
 
 
 def _gateway(port: int, secret: str, answer_seconds: float) -> Any:

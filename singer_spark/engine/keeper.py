@@ -21,15 +21,19 @@ from pathlib import Path
 from typing import IO, Any, final
 
 from singer_spark.assignment import RUN_ID
-from singer_spark.engine.jvm import Jvm, first_line
+from singer_spark.engine.failures import first_line
+from singer_spark.engine.jvm import Jvm
 from singer_spark.engine.lease import LOG_LEVEL
 from singer_spark.engine.place import SHARED, SOCKET, keep_fresh, make_engine_folder, note_run
 from singer_spark.engine.spec import Spec
+from singer_spark.engine.vigil import Vigil
+from singer_spark.errors import SingerSparkError, TransientError
 from singer_spark.scratch import remove_scratch
 
 _FIRST_LEASE_SECONDS = 60.0
 _NEWS_SECONDS = 5.0
 _WORK_SECONDS = 30.0
+_LOOK_SECONDS = 10.0
 
 
 @final
@@ -37,11 +41,11 @@ class Keeper:
     """Lends one JVM to the holders of leases, until nobody has one."""
 
     def __init__(self, spec: Spec, idle_seconds: float, folder: Path) -> None:
-        self._spec, self._idle_seconds, self._folder = spec, idle_seconds, folder
+        self._spec, self._idle_seconds, self.folder = spec, idle_seconds, folder
         # One that outlives its starter must not work in a folder that goes with it.
         self.jvm = Jvm(spec, folder, work=folder.parent if idle_seconds else None)
         self.started = threading.Event()
-        self._failure: str | None = None
+        self._failure: dict[str, Any] | None = None  # as clients hear of it
         # Held while a client that left is cleaned up after: nobody gets a lease meanwhile.
         self._changing = threading.Condition()
         self._leases: dict[str, socket.socket] = {}
@@ -57,6 +61,7 @@ class Keeper:
         threading.Thread(target=self._start, daemon=True).start()
         threading.Thread(target=self._accept, args=(listening,), daemon=True).start()
         threading.Thread(target=self._watch_work, daemon=True).start()
+        threading.Thread(target=self._watch_life, daemon=True).start()
         while not (self.started.wait(0.5) or self._failure or self._asked_to_end):
             self._end_gone()  # who is killed now has no thread here that listens
         with self._changing:
@@ -65,7 +70,7 @@ class Keeper:
             at_once = self._failure is not None or bool(self._leases)
             self._is_closing = True
         with suppress(OSError):
-            (self._folder / SOCKET).unlink()
+            (self.folder / SOCKET).unlink()
         listening.close()
         self.jvm.end(at_once=at_once)
 
@@ -87,18 +92,30 @@ class Keeper:
     def _start(self) -> None:
         try:
             self.jvm.start()
+        except SingerSparkError as error:
+            self._fail(error.message, error.exit_code)
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits to hear of it
             self._fail(str(error) or type(error).__name__)
         self.started.set()
         if self._failure is None:
             self._fail(self.jvm.wait())
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, code: int = TransientError.exit_code) -> None:
         with self._changing:
-            self._failure = reason
-            for lease in self._leases.values():
-                _notify(lease, {"ended": reason})
+            if self._failure is None:  # what comes after it comes of it
+                self._failure = {"ended": reason, "code": code}
+                for lease in self._leases.values():
+                    _notify(lease, self._failure)
             self._changing.notify_all()
+
+    def _watch_life(self) -> None:
+        """End a Spark that answers no more: who waits for it would wait for ever."""
+        self.started.wait()
+        vigil = Vigil(self.jvm)
+        while not self._is_closing and self._failure is None:
+            time.sleep(_LOOK_SECONDS)
+            if reason := vigil.look():
+                self._fail(reason)
 
     def _watch_work(self) -> None:
         """Say to a client that its tasks work, which may be silent for hours."""
@@ -116,7 +133,7 @@ class Keeper:
                 # A request that came late may have opened a session after its client had gone.
                 for stranger in self.jvm.users() - set(self._leases):
                     self.jvm.dismiss(stranger)
-            keep_fresh(self._folder)
+            keep_fresh(self.folder)
 
     def _accept(self, listening: socket.socket) -> None:
         while True:
@@ -151,7 +168,7 @@ class Keeper:
                 self.end()
             case "quiet":
                 self._await_quiet()
-                _send(connection, {"ended": self._failure} if self._failure else {"quiet": True})
+                _send(connection, self._failure or {"quiet": True})
             case "goodbye":
                 return True
             case _:
@@ -164,21 +181,13 @@ class Keeper:
         with self._changing:
             self._was_asked = True
             if self._is_closing:
-                return {"ended": self._failure} if self._failure else {"refused": "it is ending"}
+                return self._failure or {"refused": "it is ending"}
             self._leases[user] = connection
         self.started.wait()
         self._await_quiet()
-        if not self._failure:
-            self._check()
-        if self._failure:
-            return {"ended": self._failure}
-        return {"port": self.jvm.port, "token": self.jvm.token, "user": user}
-
-    def _check(self) -> None:
-        try:
-            self.jvm.check()
-        except Exception as error:  # noqa: BLE001 - it is gone, or it hangs
-            self._fail(f"Spark does not answer ({first_line(error)})")
+        if not self._failure and (reason := Vigil(self.jvm).look()):
+            self._fail(reason)
+        return self._failure or {"port": self.jvm.port, "token": self.jvm.token, "user": user}
 
     def _await_quiet(self) -> None:
         """Wait until nothing runs any more of those who left, or who were killed just now."""
@@ -263,25 +272,41 @@ def listen(folder: Path, *, is_shared: bool) -> socket.socket:
 
 
 def main(request: IO[str]) -> None:
-    """Keep the engine that the request describes, and print its id once it can be asked."""
+    """Keep the engine that the request describes; print its id once it can be asked, or why not."""
     asked: dict[str, Any] = json.load(request)
+    try:
+        keeper, listening = _open(asked)
+    except (SingerSparkError, OSError) as error:
+        code = getattr(error, "exit_code", TransientError.exit_code)
+        _say({"ended": f"it did not start: {error}", "code": code})
+        return
+    folder = keeper.folder
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: keeper.end())
+    _say({"engine": folder.name})
+    try:
+        keeper.run(listening)
+    finally:
+        remove_scratch(folder)
+
+
+def _open(asked: dict[str, Any]) -> tuple[Keeper, socket.socket]:
+    """Make all that an engine is found by."""
     folder = make_engine_folder()
     with (folder / "log").open("ab") as log:
         if asked["idle_seconds"] or not os.environ.get(LOG_LEVEL):
             os.dup2(log.fileno(), 2)
     note_run(folder, os.environ.get(RUN_ID, ""))
-    listening = listen(folder, is_shared=bool(asked["idle_seconds"]))
     keeper = Keeper(Spec.from_json(asked["spec"]), asked["idle_seconds"], folder)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: keeper.end())
-    sys.stdout.write(f"{folder.name}\n")
+    return keeper, listen(folder, is_shared=bool(asked["idle_seconds"]))
+
+
+def _say(answer: dict[str, Any]) -> None:
+    """Answer who has started this process, who listens to one line."""
+    sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), 1)
-    try:
-        keeper.run(listening)
-    finally:
-        remove_scratch(folder)
 
 
 if __name__ == "__main__":

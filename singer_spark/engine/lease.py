@@ -18,7 +18,7 @@ from typing import Any, final
 
 from singer_spark.engine.place import await_end, dial, engines_of, one_starter, shared_engines
 from singer_spark.engine.spec import Spec
-from singer_spark.errors import TransientError
+from singer_spark.errors import SettingsError, SingerSparkError, TransientError
 from singer_spark.progress import report_progress
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ class Lease:
         self.port, self.token, self.user = 0, "", ""
         self.ended: str | None = None
         self._connection = connection
+        self._is_closed = False
         self._answers: SimpleQueue[dict[str, Any]] = SimpleQueue()
         threading.Thread(target=self._listen, name="lease", daemon=True).start()
 
@@ -71,7 +72,7 @@ class Lease:
             self.end()
             return str(reason)
         if reason := answer.get("ended"):
-            raise TransientError(f"Spark's engine cannot be used: {reason}; run again")
+            raise _failure(str(reason), answer.get("code"))
         self.port, self.token, self.user = answer["port"], answer["token"], answer["user"]
         return None
 
@@ -101,6 +102,7 @@ class Lease:
         self._close()
 
     def _close(self) -> None:
+        self._is_closed = True
         with suppress(OSError):  # the thread that listens keeps it open otherwise
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
@@ -127,8 +129,18 @@ class Lease:
                     continue
                 self.ended = self.ended or answer.get("ended")
                 self._answers.put(answer)
+        was_killed = self.ended is None and not self._is_closed
         self.ended = self.ended or "it was killed"
         self._answers.put({"ended": self.ended})
+        if was_killed:
+            self._end_orphan()
+
+    def _end_orphan(self) -> None:
+        """End a Java that hangs, and does not see that its keeper is dead."""
+        try:
+            dial(self.engine).close()
+        except OSError:
+            await_end(self.engine)
 
     def _send(self, what: str, **members: Any) -> None:
         with suppress(OSError):  # who listens learns that it is gone
@@ -172,24 +184,35 @@ def start_engine(spec: Spec, idle_seconds: float = 0.0) -> Lease:
         text=True,
     )
     try:
-        engine = _talk(keeper, asked)
+        answer = _talk(keeper, asked)
+        if reason := answer.get("ended"):
+            raise _failure(str(reason), answer.get("code"))
+        engine = str(answer["engine"])
         return Lease(engine, dial(engine))
     except OSError as error:
         raise TransientError("Spark's keeper did not start; run again") from error
 
 
-def _talk(keeper: subprocess.Popen[str], asked: str) -> str:
-    """Give the keeper its orders and read the engine's id; it lives on."""
+def _failure(reason: str, code: int | None) -> SingerSparkError:
+    """Say what a client does about an engine that has failed."""
+    if code == SettingsError.exit_code:
+        return SettingsError(f"Spark's engine cannot be used: {reason}")
+    return TransientError(f"Spark's engine cannot be used: {reason}; run again")
+
+
+def _talk(keeper: subprocess.Popen[str], asked: str) -> dict[str, Any]:
+    """Give the keeper its orders and read what it says of the engine; it lives on."""
     if keeper.stdin is None or keeper.stdout is None:
         raise BrokenPipeError
     with keeper.stdout, keeper.stdin:
         keeper.stdin.write(asked)
         keeper.stdin.close()
         is_heard = select.select([keeper.stdout], [], [], _KEEPER_SECONDS)[0]
-        engine = keeper.stdout.readline().strip() if is_heard else ""
-    if not engine:
+        line = keeper.stdout.readline() if is_heard else ""
+    if not line.endswith("\n"):
         raise BrokenPipeError
-    return engine
+    answer: dict[str, Any] = json.loads(line)
+    return answer
 
 
 def get_lease(spec: Spec, engines: Callable[[], list[str]], idle_seconds: float) -> Lease:

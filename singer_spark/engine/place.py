@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -27,12 +28,30 @@ _RUN = "run"
 _KILL_SECONDS = 15.0
 _START_SECONDS = 300.0
 _PREFIX = "engine-"
+_PRIVATE = 0o700
+# Less leaves no room for what Java is told and what it logs.
+_ROOM_BYTES = 16 * 2**20
 _ID = re.compile(rf"{_PREFIX}\w+")
+
+
+def private_folder() -> Path:
+    """Return the folder of this user that processes find each other's notes in."""
+    return _roots()[0]
 
 
 def make_engine_folder() -> Path:
     """Make the folder of a new engine; its name is the engine's id."""
-    return make_scratch(_PREFIX, _root())
+    failure: OSError | None = None
+    for root in _roots():
+        try:
+            if shutil.disk_usage(root).free >= _ROOM_BYTES:
+                return make_scratch(_PREFIX, root)
+        except OSError as error:  # it cannot be written
+            failure = error
+    wanted = " nor ".join(map(str, _candidates()))
+    raise TransientError(
+        f"no room for Spark's engine in {wanted} ({failure or 'the disk is full'}); make some"
+    )
 
 
 def note_jvm(folder: Path, process: int) -> None:
@@ -47,9 +66,7 @@ def note_run(folder: Path, run_id: str) -> None:
 
 def engines_of(run_id: str) -> list[str]:
     """List the engines that the processes of a run have started."""
-    return sorted(
-        path.parent.name for path in _root().glob(f"*/{_RUN}") if _content(path) == run_id
-    )
+    return sorted(path.parent.name for path in _found(_RUN) if _content(path) == run_id)
 
 
 def keep_fresh(folder: Path) -> None:
@@ -75,18 +92,27 @@ def await_end(engine: str) -> bool:
 @contextmanager
 def one_starter() -> Iterator[None]:
     """Let one process at a time look for a shared engine and start one where there is none."""
-    try:
-        with FileLock(_root() / "start.lock", timeout=_START_SECONDS, mode=0o600):
+    for root in _roots():
+        lock = FileLock(root / "start.lock", timeout=_START_SECONDS, mode=0o600)
+        try:
+            lock.acquire()
+        except Timeout as error:
+            raise TransientError("another process does not get Spark started; run again") from error
+        except (OSError, NotImplementedError):  # it cannot be written
+            continue
+        try:
             yield
-    except Timeout as error:
-        raise TransientError("another process does not get Spark started; run again") from error
+        finally:
+            lock.release()
+        return
+    yield  # nobody can start one here, which the attempt says
 
 
 def shared_engines() -> list[str]:
     """List the engines that serve every process of the user."""
-    root = _root()
-    sweep((_PREFIX, JVM), root)
-    return sorted(path.parent.name for path in root.glob(f"*/{SHARED}"))
+    for root in _roots():
+        sweep((_PREFIX, JVM), root)
+    return sorted(path.parent.name for path in _found(SHARED))
 
 
 def engine_folder(engine: str) -> Path:
@@ -97,7 +123,8 @@ def engine_folder(engine: str) -> Path:
     """
     if not _ID.fullmatch(engine):
         raise ValueError(engine)
-    return _root() / engine
+    known = [root / engine for root in _roots()]
+    return next((folder for folder in known if folder.exists()), known[0])
 
 
 def dial(engine: str) -> socket.socket:
@@ -119,16 +146,38 @@ def _content(path: Path) -> str:
         return ""
 
 
-def _root() -> Path:
-    candidates = [Path("/tmp") / f"singer-spark-{os.getuid()}", cache_folder() / "engines"]  # noqa: S108
-    for folder in candidates:
-        with suppress(OSError):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            known = folder.lstat()
-            if stat.S_ISDIR(known.st_mode) and known.st_uid == os.getuid():
-                folder.chmod(0o700)
-                return folder
-    raise SettingsError(
-        f"no place for Spark's engine: neither {candidates[0]} nor {candidates[1]} can be a folder "
-        "of this user; make one of them"
-    )
+def _found(name: str) -> list[Path]:
+    return [path for root in _roots() for path in root.glob(f"{_PREFIX}*/{name}")]
+
+
+def _candidates() -> list[Path]:
+    return [Path("/tmp") / f"singer-spark-{os.getuid()}", cache_folder() / "engines"]  # noqa: S108
+
+
+def _roots() -> list[Path]:
+    """List the folders that engines are made in, the usual one first.
+
+    A system that does not let this user have one of them makes do with the other.
+    """
+    usable = [folder for folder in _candidates() if _is_ours(folder)]
+    if not usable:
+        wanted = " nor ".join(map(str, _candidates()))
+        raise SettingsError(
+            f"no place for Spark's engine: neither {wanted} can be a folder of this user; make one "
+            "of them"
+        )
+    return usable
+
+
+def _is_ours(folder: Path) -> bool:
+    """Make a folder that nobody else can enter, if it is not there; say whether that is so."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        known = folder.lstat()
+        if not stat.S_ISDIR(known.st_mode) or known.st_uid != os.getuid():
+            return False
+        if stat.S_IMODE(known.st_mode) != _PRIVATE:
+            folder.chmod(_PRIVATE)
+    except OSError:
+        return False
+    return True

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import atexit
 import os
-import socket
 import stat
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from pyspark.errors import PySparkException
 
 from singer_spark.causes import is_unreachable
 from singer_spark.engine.client import import_client
 from singer_spark.engine.lease import ENGINE, Lease, engines_at_hand, get_lease, hold
+from singer_spark.engine.reach import check_remote
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import TransientError
 from singer_spark.guards import GUARDS
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 # What Spark raises.
 SPARK_ERRORS = (PySparkException,)
 
-_CONNECT_PORT = 15002
 _lock = threading.Lock()
 _session: SparkSession | None = None
 _new_session: Callable[[], SparkSession] | None = None
@@ -147,14 +145,17 @@ def _engine_sessions(
 
 
 def _remote_sessions(settings: SparkSettings) -> Callable[[], SparkSession]:
-    _check_reachable(str(settings.remote))
+    check_remote(str(settings.remote))
     import_client()
-    from pyspark.sql.connect.client import DefaultChannelBuilder
+    from singer_spark.engine.remote import RemoteSessions
 
+    sessions = RemoteSessions(str(settings.remote))
+    atexit.register(sessions.release)
     fixed = {**settings.conf, **{key: guard.value for key, guard in GUARDS.items()}}
 
     def open_one() -> SparkSession:
-        session = _opened(DefaultChannelBuilder(str(settings.remote)))
+        session = _opened(sessions.channel())
+        sessions.note(session)
         conf: Any = session.conf
         conf._set_all(configs=fixed, silent=True)  # in one request
         return session
@@ -173,15 +174,3 @@ def _opened(channel: Any) -> SparkSession:
     session.registerProgressHandler(handler)
     opened: SparkSession = session
     return opened
-
-
-def _check_reachable(remote: str) -> None:
-    """Ask for a connection first: the client itself would try for ten minutes."""
-    url = urlsplit(remote)
-    try:
-        socket.create_connection((url.hostname, url.port or _CONNECT_PORT), timeout=10).close()
-    except (OSError, ValueError) as error:
-        raise TransientError(
-            f"spark_remote: no Spark Connect server answers at {url.hostname} ({error}); "
-            "start it, or correct the address"
-        ) from error

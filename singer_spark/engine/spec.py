@@ -19,11 +19,19 @@ from typing import Any
 
 from singer_spark.engine import jars
 from singer_spark.engine.java import find_java
+from singer_spark.engine.machine import cores, driver_memory_mb
 from singer_spark.errors import SettingsError
 from singer_spark.guards import GUARDS, START_GUARDS
 from singer_spark.settings import SparkSettings
 
-_MAX_MEMORY_MB = 4096
+# Spark prefers these to its settings: where files of a client go would hang on who started it.
+PLACES = (
+    "SPARK_LOCAL_DIRS",
+    "SPARK_EXECUTOR_DIRS",
+    "SPARK_WORKER_DIR",
+    "LOCAL_DIRS",
+    "MESOS_SANDBOX",
+)
 # Variables that change what Spark, Hadoop or a driver does.
 _ENVIRONMENT = (
     *("AWS_", "AZURE_", "GOOGLE_", "HADOOP_", "SPARK_", "PYSPARK_", "JAVA_", "JDK_JAVA_", "KRB5"),
@@ -32,6 +40,7 @@ _ENVIRONMENT = (
 )
 # Set by Spark's own client, or by whoever starts an engine: they differ without a difference.
 _NO_MATTER = {
+    *PLACES,
     "JAVA_HOME",
     "PYSPARK_DRIVER_PYTHON",
     "PYSPARK_PYTHON",
@@ -124,12 +133,6 @@ class Spec:
         return cls(**{**members, **listed})
 
 
-def driver_memory_mb() -> int:
-    """Return how much memory Spark gets: a quarter of the machine's, 4 GB at most."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
-    return max(512, min(machine // 4, _MAX_MEMORY_MB))
-
-
 def _jars(settings: SparkSettings, urls: Iterable[str]) -> dict[str, str]:
     """Map the path of each jar to its content: of those that we fetch the name says it."""
     if settings.jars:
@@ -176,15 +179,16 @@ def _tuning(settings: SparkSettings) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
     }
     if settings.is_local:
-        cores = str(os.cpu_count() or 2)
+        known = str(cores())
+        given = settings.conf.get("spark.driver.memory")
         tuning |= {
-            "spark.driver.memory": f"{driver_memory_mb()}m",
+            "spark.driver.memory": given or f"{driver_memory_mb()}m",
             "spark.driver.host": "localhost",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.shuffle.partitions": cores,
-            "spark.databricks.delta.snapshotPartitions": cores,
+            "spark.sql.shuffle.partitions": known,
+            "spark.databricks.delta.snapshotPartitions": known,
             # VACUUM would list every folder by thousands of tasks.
-            "spark.sql.sources.parallelPartitionDiscovery.parallelism": cores,
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": known,
         }
     return tuning
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from singer_spark.engine.disk import expects_shared_disk
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline.endpoints import DEFAULT_TARGET, Plugin
 from singer_spark.settings import OWN_CATALOG, WAREHOUSE, SparkSettings, own_catalog
@@ -36,7 +37,7 @@ def find_tables(target: Plugin, given: str | None = None) -> dict[str, str]:
         )
     spark = SparkSettings.from_config(target.config if is_ours(target) else {})
     folder = given or _folder(target.config, spark.conf)
-    if not given and not spark.is_local and not re.match(r"\w[\w+.-]*://", folder):
+    if not given and not expects_shared_disk(spark) and not re.match(r"\w[\w+.-]*://", folder):
         raise SettingsError(
             f"Spark runs elsewhere, so that {folder} is no folder of this machine; give the folder "
             "of the tables with --tables if it is one"

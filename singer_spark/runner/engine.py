@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from singer_spark.engine.lease import (
@@ -21,6 +22,8 @@ from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.runner.start import OUR_TAP
 from singer_spark.runner.transport import OUR_TARGET
 from singer_spark.settings import SparkSettings
+
+_JARS = ("spark_packages", "spark_jars")
 
 
 @contextmanager
@@ -61,12 +64,37 @@ def started_cold(pipeline: Pipeline) -> bool:
     return not (pipeline.engine_idle or needs[0].engine_idle or shared_engines())
 
 
+def with_common_jars(pipeline: Pipeline) -> Pipeline:
+    """Give each side the packages and jars that the other names as well: they share an engine.
+
+    Those of the tap come first. Packages on one side and files on the other cannot be joined.
+    """
+    sides = (pipeline.tap, pipeline.target)
+    if not _are_ours(pipeline) or any(_settings(side).remote for side in sides):
+        return pipeline
+    both = {name: _joined(sides, name) for name in _JARS}
+    if all(both.values()):
+        return pipeline
+    named = {name: listed for name, listed in both.items() if listed}
+    tap, target = (Plugin(side.command, {**side.config, **named}) for side in sides)
+    return replace(pipeline, tap=tap, target=target)
+
+
+def _joined(sides: Iterable[Plugin], name: str) -> list[str]:
+    return list(dict.fromkeys(one for side in sides for one in side.config.get(name) or ()))
+
+
+def _are_ours(pipeline: Pipeline) -> bool:
+    sides = {OUR_TAP: pipeline.tap, OUR_TARGET: pipeline.target}
+    return all(Path(side.command).name == name for name, side in sides.items())
+
+
 def needs_of(pipeline: Pipeline) -> tuple[SparkSettings, list[str]] | None:
     """Return what both sides need of Spark, None where they are not ours or not of one mind."""
-    sides = {OUR_TAP: pipeline.tap, OUR_TARGET: pipeline.target}
-    if any(Path(side.command).name != name for name, side in sides.items()):
+    if not _are_ours(pipeline):
         return None
-    tap, target = (_settings(side) for side in sides.values())
+    common = with_common_jars(pipeline)
+    tap, target = _settings(common.tap), _settings(common.target)
     return None if tap != target or tap.remote else (tap, _urls(pipeline))
 
 

@@ -19,7 +19,7 @@ from singer_spark.pipeline import Pipeline
 from singer_spark.runner.advice import suggest_lookbacks, warnings_of
 from singer_spark.runner.book import Book, open_store_book
 from singer_spark.runner.commands import Job, find_commands, open_folder, transfer_all
-from singer_spark.runner.engine import engine_of_run
+from singer_spark.runner.engine import engine_of_run, with_common_jars
 from singer_spark.runner.files import FileBook
 from singer_spark.runner.lineage import tell_lineage
 from singer_spark.runner.meter import Meter
@@ -148,6 +148,7 @@ def _new_record(pipeline: Pipeline) -> RunRecord:
 
 def _move(job: Job, record: RunRecord, transfer: Transfer, start: Start) -> None:
     """Join tap and target, and note what passed even where they fail."""
+    start = start._replace(pipeline=with_common_jars(start.pipeline))
     commands = find_commands(start.pipeline)
     meter = transfer.meter
     try:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from singer_spark.engine.disk import expects_shared_disk
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
@@ -57,7 +58,9 @@ def _with_root(target: Plugin, root: str) -> Plugin:
 
 def _goes_by_files(pipeline: Pipeline) -> bool:
     sides = (pipeline.tap, pipeline.target)
-    share_a_disk = all(SparkSettings.from_config(side.config).is_local for side in sides)
+    share_a_disk = all(
+        expects_shared_disk(SparkSettings.from_config(side.config)) for side in sides
+    )
     if pipeline.transport == "batch" and not share_a_disk:
         raise SettingsError(
             "transport: batch needs a place that both sides reach, but Spark runs elsewhere; set "

@@ -11,9 +11,15 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.connect.client import SparkConnectClient
+from pyspark.sql.connect.proto import base_pb2
 
 from singer_spark.engine.jars import DELTA, resolve
+from singer_spark.engine.place import private_folder
+from singer_spark.engine.remote import _channel, _prefix, _user_of
 from tests.support.commands import command, only_line, run, write_json
+from tests.support.processes import until
 from tests.support.singer import Loaded, lines, record, schema, state
 
 pytestmark = pytest.mark.slow
@@ -99,3 +105,59 @@ def test_a_connect_server_merges_and_reads(remote, tmp_path):
         (m["record"]["id"], m["record"]["at"]) for m in messages if m["type"] == "RECORD"
     )
     assert found == [(1, moment), (2, None)]
+
+
+CLIENT = """
+import os, sys
+from singer_spark.engine.session import open_session
+from singer_spark.settings import SparkSettings
+spark = open_session(SparkSettings.from_config({"spark_remote": sys.argv[1]}))
+print(spark.session_id, flush=True)
+if sys.argv[2] == "fail":
+    raise SystemExit("failed")
+if sys.argv[2] == "work":
+    spark.sql("select sum(hash(id)) from range(0, 400000000000, 1, 20000)").collect()
+"""
+
+
+def client(remote: str, doing: str) -> tuple[subprocess.Popen[str], str]:
+    """Start a client of a server; return it with the id of its session."""
+    process = subprocess.Popen(
+        [command("python"), "-c", CLIENT, remote, doing],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    return process, process.stdout.readline().strip()
+
+
+def states(remote: str, session: str) -> list[int] | None:
+    """Ask what a session is doing, None if there is none."""
+    asking = SparkConnectClient(_channel(remote, session, _user_of(remote)))
+    try:
+        return [one.state for one in asking._get_operation_statuses().operation_statuses]
+    except PySparkException:
+        return None
+    finally:
+        asking.close()
+
+
+@pytest.mark.parametrize("doing", ["end", "fail"])
+def test_a_session_is_released_at_the_end_however_it_comes(remote, doing):
+    process, session = client(remote, doing)
+    assert session
+    process.wait(60)
+    assert states(remote, session) is None
+    assert not list(private_folder().glob(f"{_prefix(remote)}*"))
+
+
+def test_what_a_killed_client_left_running_ends_before_its_successor_begins(remote):
+    process, session = client(remote, "work")
+    running = base_pb2.GetStatusResponse.OperationStatus.OPERATION_STATE_RUNNING
+    assert until(lambda: running in (states(remote, session) or []))
+    process.kill()
+    process.wait()
+    time.sleep(1)
+    assert running in states(remote, session), "the server does not notice"
+    successor, _ = client(remote, "end")
+    assert states(remote, session) is None
+    successor.wait(60)
+    assert not list(private_folder().glob(f"{_prefix(remote)}*"))

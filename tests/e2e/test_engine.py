@@ -8,55 +8,15 @@ import signal
 import sqlite3
 import subprocess
 import time
-import uuid
 
 import pytest
 from deltalake import DeltaTable
 
-from singer_spark.assignment import RUN_ID
-from singer_spark.engine.lease import ENGINE
-from singer_spark.engine.place import engine_folder, engines_of
 from tests.support.commands import command, only_line, run, write_json
+from tests.support.processes import OWN, are_gone, engines, keeper_of
 from tests.support.singer import lines, record, schema, state
 
-# A setting of its own keeps a test from the engine that others share.
-OWN = {"spark_conf": {"spark.sql.shuffle.partitions": "1"}}
 ID = {"id": {"type": "integer"}}
-
-
-def engines() -> set[str]:
-    """List the engines that this test has started; others run beside it."""
-    found = engines_of(os.environ[RUN_ID])
-    return {engine for engine in found if (engine_folder(engine) / "socket").exists()}
-
-
-def are_gone(seconds: float = 90.0) -> bool:
-    """Wait until no engine of this test is left."""
-    deadline = time.monotonic() + seconds
-    while engines() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return not engines()
-
-
-def keeper_of(engine: str) -> int:
-    """Find the process that keeps an engine."""
-    asked = run(command("python"), "-c", KEEPER.format(engine=engine))
-    return int(asked.stdout)
-
-
-KEEPER = """
-import json
-from singer_spark.engine.place import dial
-with dial("{engine}") as connection:
-    connection.sendall(b'{{"ask": "status"}}\\n')
-    print(json.loads(connection.makefile().readline())["pid"])
-"""
-
-
-@pytest.fixture
-def alone(monkeypatch):
-    monkeypatch.delenv(ENGINE, raising=False)
-    monkeypatch.setenv(RUN_ID, uuid.uuid4().hex)
 
 
 @pytest.fixture

@@ -36,9 +36,10 @@ class FakeJvm:
         self.dies.wait()
         return self.reason
 
-    def check(self):
+    def garbage_seconds(self):
         if self.hangs:
             raise TimeoutError("timed out")
+        return 0.0
 
     def work_done(self, _user):
         return 0

@@ -13,7 +13,7 @@ import pytest
 from singer_spark.engine import keeper, lease, place
 from singer_spark.engine.lease import Lease, find_lease
 from singer_spark.engine.spec import Spec
-from singer_spark.errors import TransientError
+from singer_spark.errors import SettingsError, TransientError
 from tests.support.engine import FakeJvm
 
 SPEC = Spec(
@@ -55,7 +55,7 @@ class Engine:
 @pytest.fixture
 def start(monkeypatch, tmp_path):
     monkeypatch.setattr(keeper, "Jvm", FakeJvm)
-    monkeypatch.setattr(place, "_root", lambda: tmp_path)
+    monkeypatch.setattr(place, "_roots", lambda: [tmp_path])
     engines = []
 
     def start_one(idle_seconds=0.0):
@@ -264,7 +264,7 @@ def test_two_processes_that_want_a_warm_engine_start_one(start, monkeypatch):
 
 def test_an_engine_is_dead_when_keeper_and_java_are(tmp_path, monkeypatch):
     """A killed keeper's Java may commit for some moments more."""
-    monkeypatch.setattr(place, "_root", lambda: tmp_path)
+    monkeypatch.setattr(place, "_roots", lambda: [tmp_path])
     monkeypatch.setattr(place, "_KILL_SECONDS", 0.3)
     keeper_process = subprocess.run(
         [sys.executable, "-c", KEEPER_THAT_DIES, str(tmp_path)],
@@ -295,3 +295,56 @@ def _ended(held: Lease) -> str:
     while held.ended is None and time.monotonic() < deadline:
         time.sleep(0.01)
     return str(held.ended)
+
+
+def test_a_spark_that_stops_answering_is_ended_while_its_clients_work(start, monkeypatch):
+    monkeypatch.setattr(keeper, "_LOOK_SECONDS", 0.05)
+    engine = start()
+    held = engine.lease()
+    engine.jvm.hangs = True
+    assert "Spark does not answer" in _ended(held)
+    assert engine.is_over()
+    assert engine.jvm.did[-1] == ("end", True)
+
+
+def test_what_cannot_mend_by_itself_is_no_reason_to_try_again(start, monkeypatch):
+    def fail(_self):
+        raise SettingsError("Spark did not start: no such class; correct spark_conf")
+
+    monkeypatch.setattr(FakeJvm, "start", fail)
+    engine = start()
+    with pytest.raises(SettingsError, match=r"correct spark_conf$"):
+        engine.lease()
+
+
+def test_a_keeper_that_cannot_begin_says_why(monkeypatch):
+    monkeypatch.setattr(
+        lease, "_START", 'import sys; sys.stdin.read(); print(\'{"ended": "no room", "code": 75}\')'
+    )
+    with pytest.raises(TransientError, match="no room; run again"):
+        lease.start_engine(SPEC)
+
+
+def test_java_of_a_killed_keeper_is_ended_by_who_waits_for_it(start, monkeypatch):
+    """One that hangs does not see that its standard input has ended."""
+    engine = start()
+    held = engine.lease()
+    ended = []
+    monkeypatch.setattr(lease, "await_end", ended.append)
+    (place.engine_folder(engine.id) / place.SOCKET).unlink()
+    for connection in list(engine.keeper._leases.values()):
+        connection.shutdown(2)
+    assert _ended(held) == "it was killed"
+    deadline = time.monotonic() + 5
+    while not ended and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert ended == [engine.id]
+
+
+def test_who_gives_an_engine_back_ends_nothing(start, monkeypatch):
+    ended = []
+    monkeypatch.setattr(lease, "await_end", ended.append)
+    engine = start()
+    engine.lease().end()
+    assert engine.is_over()
+    assert ended == []

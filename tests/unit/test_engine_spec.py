@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from singer_spark.engine import spec as module
-from singer_spark.engine.java import Archive, Java, argument_file, find_java
+from singer_spark.engine.java import Java, argument_file, find_java
 from singer_spark.engine.keeper import Jvm
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import SettingsError
@@ -136,23 +136,22 @@ def test_versions_of_java_are_understood(version, major):
     assert Java("java", version).major == major
 
 
-def test_an_archive_belongs_to_one_java_and_one_class_path(tmp_path):
-    java = Java("java", "17.0.1")
-    one = Archive.of(java, ["a.jar", "b.jar"], tmp_path)
-    assert one == Archive.of(java, ["a.jar", "b.jar"], tmp_path)
-    assert one != Archive.of(java, ["b.jar", "a.jar"], tmp_path)
-    assert one != Archive.of(Java("java", "17.0.2"), ["a.jar", "b.jar"], tmp_path)
-    jar = tmp_path / "c.jar"
-    jar.write_text("one")
-    before = Archive.of(java, [str(jar)], tmp_path)
-    jar.write_text("another")
-    assert before != Archive.of(java, [str(jar)], tmp_path), "a jar of that name has changed"
-    made = tmp_path / "made"
-    assert any("ArchiveClassesAtExit" in option for option in one.options(java, made))
-    one.keep(made)
-    assert not one.path.exists(), "nothing was made"
-    made.write_bytes(b"classes")
-    one.keep(made)
-    assert any("SharedArchiveFile" in option for option in one.options(java, Path("again")))
-    newer = Java("java", "21.0.1")
-    assert any("AutoCreate" in option for option in one.options(newer, made)), "it keeps its own"
+@pytest.mark.parametrize("name", ["SPARK_LOCAL_DIRS", "LOCAL_DIRS", "SPARK_WORKER_DIR"])
+def test_folders_of_the_starter_make_no_difference_and_are_not_used(monkeypatch, tmp_path, name):
+    here = spec_of()
+    monkeypatch.setenv(name, "/elsewhere")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert here.misfit(spec_of()) is None
+    jvm = Jvm(here, tmp_path)
+    assert name not in jvm._environment(tmp_path / "answer")
+    assert jvm._conf()["spark.local.dir"] == str(jvm._scratch)
+
+
+def test_another_umask_needs_another_engine():
+    here = spec_of()
+    before = os.umask(0o077)
+    try:
+        assert here.misfit(spec_of()) == "another environment"
+    finally:
+        os.umask(before)

@@ -59,3 +59,56 @@ def test_a_run_without_a_warm_engine_was_cold(monkeypatch):
     assert not engine.started_cold(replace(PIPELINE, engine_idle=900))
     monkeypatch.setattr(engine, "shared_engines", lambda: ["engine-x"])
     assert not engine.started_cold(PIPELINE)
+
+
+POSTGRES, EXTRA = "org.postgresql:postgresql:42.7.13", "org.example:functions:1.0"
+
+
+def pair(tap, target):
+    sides = {"tap": Plugin(TAP.command, tap), "target": Plugin(TARGET.command, target)}
+    return replace(PIPELINE, **sides)
+
+
+@pytest.mark.parametrize(
+    ("tap", "target", "both"),
+    [
+        ({}, {"spark_packages": [EXTRA]}, {"spark_packages": [EXTRA]}),
+        ({"spark_packages": [POSTGRES]}, {}, {"spark_packages": [POSTGRES]}),
+        (
+            {"spark_packages": [POSTGRES]},
+            {"spark_packages": [EXTRA, POSTGRES]},
+            {"spark_packages": [POSTGRES, EXTRA]},
+        ),
+        (
+            {"spark_jars": ["/a.jar"]},
+            {"spark_jars": ["/b.jar"]},
+            {"spark_jars": ["/a.jar", "/b.jar"]},
+        ),
+    ],
+)
+def test_sides_whose_packages_differ_share_an_engine_that_has_them_all(tap, target, both):
+    pipeline = pair(tap, target)
+    settings, _ = engine.needs_of(pipeline)
+    assert {name: list(getattr(settings, name[6:])) for name in both} == both
+    common = engine.with_common_jars(pipeline)
+    assert common.tap.config == {**tap, **both}
+    assert common.target.config == {**target, **both}
+
+
+@pytest.mark.parametrize(
+    ("tap", "target"),
+    [
+        ({"spark_packages": [EXTRA]}, {"spark_jars": ["/a.jar"]}),
+        ({"spark_packages": [EXTRA]}, {"spark_remote": "sc://host"}),
+    ],
+    ids=["files and packages", "a server of somebody else"],
+)
+def test_what_cannot_be_joined_stays_as_it_is(tap, target):
+    pipeline = pair(tap, target)
+    assert engine.with_common_jars(pipeline) == pipeline
+    assert engine.needs_of(pipeline) is None
+
+
+def test_others_taps_keep_their_settings():
+    foreign = replace(pair({}, {"spark_packages": [EXTRA]}), tap=Plugin("tap-github", {}))
+    assert engine.with_common_jars(foreign) == foreign
