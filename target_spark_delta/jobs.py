@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FEW_ROWS = 10_000
+# Columns, those inside structs included, beyond which generated code takes longer than it saves.
+WIDE = 2_000
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 # What Spark writes into a file's footer.
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
@@ -107,6 +109,12 @@ def _range(values: pa.ChunkedArray) -> Range:
     different = pc.unique(values.drop_null()) if len(values) <= FEW_VALUES else ()
     few = sorted(one.as_py() for one in different)
     return Range(str(ends["min"]), str(ends["max"]), values.null_count, tuple(map(str, few)))
+
+
+def interpret(spark: SparkSession) -> None:
+    """Let statements run as they are planned: Java code for a wide row takes minutes to make."""
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from singer_spark.datatype import column_names
 from singer_spark.engine.disk import shares_disk
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import StateError, TransientError
@@ -18,7 +19,14 @@ from target_spark_delta.alter import adapt, regain_clusters
 from target_spark_delta.commit import Commit, Counts, describe_commits, note, take_back_own
 from target_spark_delta.destination import Destination
 from target_spark_delta.frame import Shape
-from target_spark_delta.jobs import FEW_ROWS, Footer, facts_in_files, planned_once
+from target_spark_delta.jobs import (
+    FEW_ROWS,
+    WIDE,
+    Footer,
+    facts_in_files,
+    interpret,
+    planned_once,
+)
 from target_spark_delta.keys import (
     changed_key,
     check_key,
@@ -63,6 +71,8 @@ def load_segment(
         if_made: What it says instead where this run has made the table.
     """
     destination = work.destination
+    if sum(1 for _ in column_names(destination.declared)) > WIDE:
+        interpret(spark)
     with explained(destination.stream), reported(destination.stream) as told:
         spool = destination.staging(commit.run_id)
         source = open_source(

@@ -101,7 +101,9 @@ def end_sessions_of_dead(remote: str) -> None:
                 for user, session in _noted(left):
                     _end_session(remote, user, session)
     except Timeout as error:
-        raise TransientError("spark_remote: another process waits for its server; run again") from error
+        raise TransientError(
+            "spark_remote: another process waits for its server; run again"
+        ) from error
 
 
 def _noted(folder: Path) -> list[tuple[str | None, str]]:

@@ -135,13 +135,7 @@ def _engine_sessions(
     importing.join()  # two imports at once would meet half-way
     from singer_spark.engine.channel import engine_channel, short_patience
 
-    def open_one() -> SparkSession:
-        session: Any = _opened(engine_channel(lease))
-        session.client.set_retry_policies([short_patience()])
-        opened: SparkSession = session
-        return opened
-
-    return open_one
+    return lambda: _opened(engine_channel(lease), short_patience())
 
 
 def _remote_sessions(settings: SparkSettings) -> Callable[[], SparkSession]:
@@ -163,11 +157,13 @@ def _remote_sessions(settings: SparkSettings) -> Callable[[], SparkSession]:
     return open_one
 
 
-def _opened(channel: Any) -> SparkSession:
+def _opened(channel: Any, patience: Any = None) -> SparkSession:
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     session: Any = ConnectSession.builder.channelBuilder(channel).create()
     client = session.client
+    if patience:
+        client.set_retry_policies([patience])
     # At the end of the process the lease is given back; a server that is gone must not hold it up.
     atexit.unregister(client._on_exit)
     handler: Any = FinishedTasks()

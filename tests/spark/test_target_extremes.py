@@ -100,3 +100,19 @@ def test_a_number_beyond_every_double_is_refused_by_its_column_only(lake, column
     lake.load(schema("t", {**SPARE}, ["id"]), line.replace('"s"', '"t"').replace('"n"', '"free"'))
     assert json.loads(lake.rows("t")[0]["free"]) == math.inf
     assert lake.rows("t")[0]["free"] == "1e400"
+
+
+def test_a_wide_record_arrives_whole_and_the_next_run_finds_it_known(lake):
+    """Beyond some width Spark runs plans as they are instead of compiling them."""
+    kinds = ({"type": "string"}, {"type": ["null", "integer"]}, {"type": "boolean"})
+    inner = {f"f{n}": kinds[n % 3] for n in range(50)}
+    values = {f"f{n}": (f"text {n}", n, n % 2 == 0)[n % 3] for n in range(50)}
+    names = [f"o{n}" for n in range(45)]
+    wide = {name: {"type": "object", "properties": inner} for name in names}
+    row = {"id": 1} | dict.fromkeys(names, values)
+    messages = schema("s", {"id": {"type": "integer"}} | wide, ["id"]), record("s", row)
+    lake.load(*messages)
+    version = lake.version("s")
+    lake.load(*messages)
+    assert lake.rows("s") == [row]
+    assert lake.version("s") == version
