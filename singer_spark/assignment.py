@@ -90,7 +90,7 @@ class Attempt:
         settled: The streams whose bookmark someone has set since.
         owes: The only streams that it still counts for, because a run that has succeeded since did
             not read them; none is all streams.
-        source: The identity of its source, where that is not the one which `meta.json` knows.
+        source: The identity of its source, as far as it is known, unless someone has accepted any.
     """
 
     fresh: tuple[str, ...] = ()
@@ -220,11 +220,11 @@ class Assignment:
         What is appended would be there twice, unless its table is removed.
         """
         run = f"singer-spark run {self.pipeline or 'PIPELINE'}"
-        loads, first = self.loads or {}, ""
+        first = ""
         if stream and self.loads is not None and self.loaded(stream, keys) == Loaded():
             first = "remove the table if it is appended to, then "
-        elif not stream and any(one.get("load_method") == "append-only" for one in loads.values()):
-            first = "remove the tables of append-only streams, then "
+        elif not stream and self.loads is not None:
+            first = "remove the tables that are appended to, then "
         if self.resumes:
             ways = f"start without --resume: {run}"
         elif stream:

@@ -89,6 +89,7 @@ class StoreBook:
         self._keep_runs = keep_runs
         self._before = PipelineState(self._name)
         self._start: Start | None = None
+        self._attempt: Attempt | None = None
         self._stored = False
         self.settle: Callable[[Generation], Generation] = lambda left: left  # once it has ended
         self.claims: Claims | None = None  # once the run has succeeded
@@ -129,7 +130,10 @@ class StoreBook:
         """Write down who runs and how it begins, before anything is started."""
         cleans = bool(self._dead or (self._lock and self._lock.claims) or self.attempts())
         self._start = start
-        self._note_attempt(start.attempt)
+        if start.attempt:
+            self._note_attempt(replace(start.attempt, source=known_source(self.belongs)))
+        elif self._lock:
+            self._lock.begin(self.state)
         if start.is_asked:
             # A run that dies leaves nothing else of what it was.
             self._save_checkpoint(start.run)
@@ -147,7 +151,7 @@ class StoreBook:
             reload=start.reload,
             resumes=start.mode == "resume",
             cleans=cleans,
-            source=source,
+            source=start.source or source,
             tables=tables,
             failed=start.failed,
             read=start.read,
@@ -158,14 +162,14 @@ class StoreBook:
 
     def note_source(self, source: Mapping[str, Any]) -> None:
         """Note a source that `meta.json` does not know, for runs that follow if this one fails."""
-        attempt = self._start.attempt if self._start else None
-        if attempt and source != known_source(self.belongs):
-            self._note_attempt(replace(attempt, source=source))
+        if self._attempt and source != self._attempt.source:
+            self._note_attempt(replace(self._attempt, source=source))
 
-    def _note_attempt(self, attempt: Attempt | None) -> None:
+    def _note_attempt(self, attempt: Attempt) -> None:
+        self._attempt = attempt
         if self._lock:
             self._lock.begin(self.state, attempt)
-        elif attempt:
+        else:
             run_id = self._record.run_id
             change_generation(
                 self._store,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from singer_spark.assignment import EVERY_STREAM, is_same_source
+from singer_spark.assignment import EVERY_STREAM, Assignment, Attempt, is_same_source
 from singer_spark.bookmark import bookmarked
 from singer_spark.errors import SingerSparkError, StateError
 from singer_spark.names import merged_options
@@ -15,8 +15,9 @@ from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.pipeline.tables import find_tables
 from singer_spark.runner.identity import known_source, known_tables
 from singer_spark.runner.selection import may_read
+from singer_spark.runner.verdict import loads_of
 from singer_spark.state.appended import Known, Reached, find_reached, move_to
-from singer_spark.state.change import SOURCE, without_tables
+from singer_spark.state.change import without_tables
 from singer_spark.state.generation import ATTEMPTS_KEPT
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def go_on_after(start: Start, kept: Kept, say: Callable[[str], None]) -> Start:
         released=lambda stream: _released(kept, stream),
     )
     start = start._replace(failed=attempts)
+    start = start._replace(source=_source_of(start, attempts))
     try:
         found = find_reached(find_tables(start.pipeline.target), start.pipeline.name, known)
     except SingerSparkError:
@@ -58,7 +60,42 @@ def go_on_after(start: Start, kept: Kept, say: Callable[[str], None]) -> Start:
     for stream, reached in sorted(found.streams.items()):
         if stream not in unread and _goes_on(start, stream, reached, known, kept):
             start = _moved(start, stream, reached, kept, say)
-    return start
+    return start._replace(source=_source_of(start, attempts))
+
+
+def _source_of(start: Start, attempts: Mapping[str, Attempt]) -> Mapping[str, Any] | None:
+    """Return the source of all rows that a run adds to, which it must find; None is any.
+
+    Raises:
+        StateError: They are of several.
+    """
+    is_held = EVERY_STREAM not in start.reload and bookmarked(start.state) - start.reload
+    found, whose = known_source(start.belongs) if is_held else None, "the state belongs to"
+    for run_id, attempt in attempts.items():
+        if attempt.source is None or not _adds_to(start, attempt):
+            continue
+        if found is not None and not is_same_source(found, attempt.source):
+            raise StateError(
+                f"run {run_id}, which failed, loaded rows of {attempt.source.get('place')}, but "
+                f"{whose} {found.get('place')}; {_ways_on(start)}"
+            )
+        if found is None:
+            found, whose = attempt.source, "another one loaded rows of"
+    return found
+
+
+def _ways_on(start: Start) -> str:
+    loads, resumes = loads_of(start.pipeline), start.mode == "resume"
+    run = Assignment(run_id="", pipeline=start.pipeline.name, loads=loads, resumes=resumes)
+    return run.ways_on()
+
+
+def _adds_to(start: Start, attempt: Attempt) -> bool:
+    """Say whether a run adds to rows that a failed one may have left, and replaces them not all."""
+    if EVERY_STREAM in start.reload:
+        return False
+    owed = attempt.owes
+    return not owed or any(may_read(start.pipeline, one) for one in {*owed} - start.reload)
 
 
 def _goes_on(start: Start, stream: str, reached: Reached, known: Known, kept: Kept) -> bool:
@@ -105,9 +142,7 @@ def _moved(
     if EVERY_STREAM in reload:
         tables = known_tables(kept.belongs)
         reload = bookmarked(kept.state) | {one.state_of or name for name, one in tables.items()}
-    source = kept.attempts()[reached.run_id].source
-    appended = () if reached.replaces else _appended(start.pipeline, stream, reached)
-    belongs = _with_source(start, stream, source, appended)
+    belongs = start.belongs
     if reached.is_afresh or reached.replaces:
         # The table of before may have been removed first.
         belongs = without_tables(belongs, {stream})
@@ -119,24 +154,6 @@ def _same_again(kept: Kept, stream: str) -> str:
     failed = kept.resume()
     is_that = failed and (failed.mode == "full" or stream in failed.streams)
     return "--resume" if is_that else f"--refresh {stream}"
-
-
-def _with_source(
-    start: Start, stream: str, source: Mapping[str, Any] | None, appended: Sequence[str]
-) -> Mapping[str, Any]:
-    """Return what a state belongs to once a stream goes on from rows of a source."""
-    known = known_source(start.belongs) if bookmarked(start.state) else None
-    if source is None:
-        return start.belongs
-    if known is not None and not is_same_source(known, source):
-        way = _way_anew(start.pipeline, stream, appended)
-        if not appended:
-            way += f"; if both are one: singer-spark state accept {start.pipeline.name}"
-        raise StateError(
-            f"{stream}: a failed run left rows of {source.get('place')}, but the state belongs to "
-            f"{known.get('place')}; {way}"
-        )
-    return {**start.belongs, SOURCE: known or source}
 
 
 def _way_anew(pipeline: Pipeline, stream: str, appended: Sequence[str]) -> str:

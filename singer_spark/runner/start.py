@@ -31,7 +31,8 @@ class Start(NamedTuple):
 
     `run` is the run as a checkpoint remembers it: a resumed one is still that which failed.
     `reload` are the streams whose rows are loaded afresh by this run; `*` is each one.
-    `belongs` is the source and the tables that `state` belongs to.
+    `belongs` is the source and the tables that `state` belongs to, `source` that of the rows which
+    failed runs have left, if the run adds to them.
     `failed` are the runs before it that have not succeeded, `read` the versions of tables that were
     looked at to see how far they got, and `unread` the streams whose rows it leaves to later runs,
     because it does not read them.
@@ -43,6 +44,7 @@ class Start(NamedTuple):
     run: Checkpoint
     reload: frozenset[str] = frozenset()
     belongs: Mapping[str, Any] = {}
+    source: Mapping[str, Any] | None = None
     failed: Mapping[str, Attempt] = {}
     read: Mapping[str, int] = {}
     unread: frozenset[str] = frozenset()

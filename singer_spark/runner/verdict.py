@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from singer_spark.assignment import EVERY_STREAM, REPLACING
 from singer_spark.names import merged_options
 from singer_spark.pipeline import Pipeline
-from singer_spark.runner.transport import OUR_TARGET
+from singer_spark.pipeline.tables import is_ours
 from singer_spark.scope import CHANGES_ONLY, RANGE, Scope, scope_of
 
 FULL_TABLE, INCREMENTAL, LOG_BASED = "FULL_TABLE", "INCREMENTAL", "LOG_BASED"
@@ -130,7 +129,7 @@ def loading_of_schema(pipeline: Pipeline, schema: Mapping[str, Any]) -> Loading:
 
 def loads_of(pipeline: Pipeline) -> dict[str, dict[str, Any]] | None:
     """Gather what says how our target loads streams, by pattern; None where it is another's."""
-    if Path(pipeline.target.command).name != OUR_TARGET:
+    if not is_ours(pipeline.target):
         return None
     config = pipeline.target.config
     given = config.get("stream_options")
@@ -175,7 +174,7 @@ def _followed(pipeline: Pipeline, schema: Mapping[str, Any], scope: Scope | None
 
 def _loading(pipeline: Pipeline, stream: str, *, keys: Sequence[str], **read: Any) -> Loading:
     config = pipeline.target.config
-    if Path(pipeline.target.command).name != OUR_TARGET:
+    if not is_ours(pipeline.target):
         return Loading(keys=tuple(keys), **read)
     given = config.get("stream_options")
     options = merged_options(stream, given if isinstance(given, Mapping) else None)

@@ -117,17 +117,6 @@ class TestAfterAFailure:
         assert known.run() == MOVED
         assert known.assigned["source"] == {"id": "1", "place": "a"}
 
-    def test_another_source_than_that_of_the_state_is_refused(self, known):
-        store = known.bench.store
-        store.save(replace(store.get("p"), metadata={"source": {"id": "1", "place": "a"}}))
-        known.commit(known.fail(source={"id": "2", "place": "b"}, full=True), replaces=True)
-        said = known.bench.fail(StateError, **known.pipeline()).message
-        assert "events" in said
-        assert "--refresh events" in said
-        accept_state(store, store.get("p"))
-        assert known.run() == MOVED
-        assert known.assigned["source"] is None
-
     def test_digits_are_kept(self, known):
         text = '{"modified": 9007199254740995.1}'
         failed = known.fail()
@@ -215,15 +204,6 @@ class TestAppendedByName:
         known.commit(known.fail())
         said = known.bench.fail(StateError, **known.pipeline()).message
         assert "remove its tables events, more, then load it anew" in said
-
-    def test_rows_of_another_source_are_removed_first(self, known):
-        """Or they would go on from a bookmark of the other source, or be there beside all of it."""
-        store = known.bench.store
-        store.save(replace(store.get("p"), metadata={"source": {"id": "1", "place": "a"}}))
-        known.commit(known.fail(source={"id": "2", "place": "b"}))
-        said = known.bench.fail(StateError, **known.pipeline()).message
-        assert "remove its table, then load it anew: singer-spark run p --refresh events" in said
-        assert "accept" not in said
 
 
 def test_a_topic_that_is_read_afresh_once_more_goes_on(known):

@@ -87,5 +87,5 @@ def test_what_is_appended_is_removed_before_it_is_loaded_anew():
     run = Assignment(run_id="r", pipeline="p", loads=loads)
     assert run.ways_on("orders", ["id"]).startswith("load it anew: singer-spark run p --refresh")
     assert run.ways_on("events", ["id"]).startswith("remove the table if it is appended to, th")
-    assert run.ways_on().startswith("remove the tables of append-only streams, then load every")
+    assert run.ways_on().startswith("remove the tables that are appended to, then load every")
     assert Assignment(run_id="r").ways_on().startswith("load everything anew")

@@ -1,0 +1,103 @@
+"""What one run leaves to the next: rows of another source, and the ways on that errors name."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from singer_spark.errors import StateError
+from singer_spark.runner import RunOptions, Window
+from singer_spark.state.change import accept_state
+from singer_spark.state.generation import read_generation
+from tests.support.appended import MOVED, REACHED
+
+ONE, OTHER = {"id": "1", "place": "a"}, {"id": "2", "place": "b"}
+
+
+def refuse(shop, **options):
+    return shop.bench.fail(StateError, RunOptions(**options), **shop.pipeline()).message
+
+
+class TestOneSource:
+    """The state, and what failed runs have left, are of one source; the next run must find it."""
+
+    @pytest.fixture
+    def loaded(self, known):
+        store = known.bench.store
+        store.save(replace(store.get("p"), metadata={"source": ONE}))
+        return known
+
+    def test_a_first_run_that_failed_binds_the_next_one_to_its_source(self, shop):
+        shop.fail(source=ONE)
+        shop.run()
+        assert shop.assigned["source"] == ONE
+
+    def test_what_replaces_all_rows_may_be_of_any(self, shop):
+        shop.fail(source=ONE)
+        shop.run(full=True)
+        assert (shop.assigned["source"], shop.assigned["reload"]) == (None, ["*"])
+
+    def test_rows_of_another_than_the_state_are_refused(self, loaded):
+        loaded.fail(source=OTHER, full=True)
+        for options in ({}, {"refresh": ("events",)}):
+            said = refuse(loaded, **options)
+            assert "loaded rows of b, but the state belongs to a" in said
+            assert "singer-spark run p --full" in said
+        loaded.run(full=True)
+        assert loaded.assigned["source"] is None
+
+    def test_rows_of_two_that_failed_are_refused(self, shop):
+        shop.fail(source=ONE)
+        shop.fail(source=OTHER)
+        assert "loaded rows of b, but another one loaded rows of a" in refuse(shop)
+
+    def test_what_is_accepted_is_not_asked_for(self, loaded):
+        loaded.commit(loaded.fail(source=OTHER, full=True), replaces=True)
+        store = loaded.bench.store
+        accept_state(store, store.get("p"))
+        assert loaded.run() == MOVED
+        assert loaded.assigned["source"] is None
+
+    def test_a_window_leaves_it_as_it_is(self, loaded):
+        loaded.fail(source=OTHER, full=True)
+        loaded.run(window=Window("1", "2"))
+        assert loaded.assigned["source"] == ONE
+        refuse(loaded)
+
+    def test_rows_of_a_stream_that_is_not_read_do_not_matter(self, loaded):
+        loaded.commit(loaded.fail(source=OTHER, full=True))
+        only = {"streams": ("orders",)}
+        loaded.run(full=True, changes=only)
+        loaded.run(changes=only)
+        assert loaded.assigned["source"] == ONE
+        assert "loaded rows of b" in refuse(loaded)
+
+    @pytest.mark.parametrize("locks", [True, False])
+    @pytest.mark.parametrize("source", [ONE, OTHER])
+    def test_a_full_run_that_is_resumed_behind_its_rows_needs_its_source(
+        self, loaded, source, locks
+    ):
+        loaded.locks = locks
+        loaded.target["load_method"] = "append-only"
+        loaded.commit(loaded.fail(source=source, full=True))
+        assert loaded.run(resume=True) == {"bookmarks": {"events": REACHED}}
+        assert loaded.assigned["source"] == source
+
+    def test_the_way_on_is_not_refused_itself(self, loaded):
+        """The other streams have bookmarks of the first source, so that one alone is not enough."""
+        loaded.target["load_method"] = "append-only"
+        loaded.commit(loaded.fail(source=OTHER, full=True))
+        for options in ({}, {"refresh": ("events",)}):
+            assert "remove the tables that are appended to, then load everything anew: " \
+                "singer-spark run p --full" in refuse(loaded, **options)  # fmt: skip
+        shutil.rmtree(loaded.lake / "events")
+        assert loaded.run(full=True) == {}
+        assert loaded.assigned["source"] is None
+
+    def test_a_run_without_a_source_of_its_own_binds_nobody(self, known):
+        known.commit(known.fail())
+        assert known.run() == MOVED
+        (attempts,) = [read_generation(known.bench.store, "p")[0].attempts]
+        assert not attempts
