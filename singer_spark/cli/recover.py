@@ -19,7 +19,7 @@ from singer_spark.errors import SettingsError
 from singer_spark.pipeline import find_pipeline, load_pipeline
 from singer_spark.pipeline.tables import find_tables, place_of
 from singer_spark.state import PipelineState
-from singer_spark.state.change import accept_state, is_same, replace_state
+from singer_spark.state.change import is_same, replace_state
 from singer_spark.state.recover import (
     Recovery,
     explain_lack,
@@ -66,10 +66,9 @@ def recover(
         _show(recovery, place, before, after)
     stored = changed and not dry_run and (yes or _confirm(place))
     note = partial(click.echo, err=True)
-    if stored:
+    if stored or not (changed or dry_run):
+        # Where the tables say what is stored, failed runs have left nothing that it does not know.
         replace_state(place.store, before, after, note)
-    elif not changed and not dry_run:
-        accept_state(place.store, before, note)
     if as_json:
         show_json(_as_json(recovery, place, after) | {"changed": changed, "stored": stored})
     elif not dry_run:

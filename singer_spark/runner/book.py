@@ -112,11 +112,6 @@ class StoreBook:
         """The source and the tables that the state belongs to."""
         return self._before.metadata
 
-    @property
-    def has_run(self) -> bool:
-        """Tell that a run has succeeded before."""
-        return bool(self._before.run_count or self.state)
-
     def resume(self) -> Checkpoint | None:
         """Read how far a failed run got; None where there is none, or the state moved on since."""
         return read_failed(self._store, self._name, self.state)

@@ -36,12 +36,6 @@ def go_on_after(start: Start, kept: Kept, say: Callable[[str], None]) -> Start:
     attempts = kept.attempts()
     if not attempts or start.attempt is None:
         return start
-    if len(attempts) >= ATTEMPTS_KEPT:
-        raise StateError(
-            f"{len(attempts)} runs have failed since the state was stored, and rows of one more "
-            f"could not be told; take over what the tables have: singer-spark state recover "
-            f"{start.pipeline.name}"
-        )
     known = Known(
         state=kept.state,
         attempts=attempts,
@@ -54,13 +48,31 @@ def go_on_after(start: Start, kept: Kept, say: Callable[[str], None]) -> Start:
     try:
         found = find_reached(find_tables(start.pipeline.target), start.pipeline.name, known)
     except SingerSparkError:
-        return start
-    unread = frozenset(one for one in found.streams if not may_read(start.pipeline, one))
-    start = start._replace(read=found.versions, unread=unread)
-    for stream, reached in sorted(found.streams.items()):
+        found = None
+    if len(attempts) >= ATTEMPTS_KEPT and (found is None or found.has_appended):
+        raise _too_many(start.pipeline, len(attempts))
+    # Where no log can be read each stream may have such rows.
+    streams = found.streams if found else _streams(kept)
+    unread = frozenset(one for one in streams if not may_read(start.pipeline, one))
+    start = start._replace(read=found.versions if found else {}, unread=unread)
+    for stream, reached in sorted(found.streams.items() if found else ()):
         if stream not in unread and _goes_on(start, stream, reached, known, kept):
             start = _moved(start, stream, reached, kept, say)
     return start._replace(source=_source_of(start, attempts))
+
+
+def _too_many(pipeline: Pipeline, count: int) -> StateError:
+    return StateError(
+        f"{count} runs have failed since the state was stored, and rows of one more could not be "
+        f"told; take over what the tables have: singer-spark state recover {pipeline.name}, or "
+        f"give the state: singer-spark state set {pipeline.name} FILE"
+    )
+
+
+def _streams(kept: Kept) -> Collection[str]:
+    """Name the streams that the state or a table is known of."""
+    tables = known_tables(kept.belongs)
+    return bookmarked(kept.state) | {one.state_of or name for name, one in tables.items()}
 
 
 def _source_of(start: Start, attempts: Mapping[str, Attempt]) -> Mapping[str, Any] | None:
@@ -140,8 +152,7 @@ def _moved(
     say(f"{stream}: begins after the rows that run {reached.run_id}, which failed, left")
     reload = start.reload
     if EVERY_STREAM in reload:
-        tables = known_tables(kept.belongs)
-        reload = bookmarked(kept.state) | {one.state_of or name for name, one in tables.items()}
+        reload = frozenset(_streams(kept))
     belongs = start.belongs
     if reached.is_afresh or reached.replaces:
         # The table of before may have been removed first.

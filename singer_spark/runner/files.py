@@ -58,11 +58,6 @@ class FileBook:
         """Files do not know what the state belongs to."""
         return {}
 
-    @property
-    def has_run(self) -> bool:
-        """Tell that there is a state to start from."""
-        return bool(self.state)
-
     def resume(self) -> Checkpoint | None:
         """Files know of no failed run."""
         return None

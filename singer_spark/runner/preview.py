@@ -36,14 +36,12 @@ class StoredState:
         self._store, self._name = store, name
         self.state: Mapping[str, Any] = {}
         self.belongs: Mapping[str, Any] = {}
-        self.has_run = False
 
     def read(self) -> None:
         """Read the state."""
         known = self._store.get(self._name) or PipelineState(self._name)
         self.state = known.watermark
         self.belongs = known.metadata
-        self.has_run = bool(known.run_count or known.watermark)
 
     def resume(self) -> Checkpoint | None:
         """Read how far a failed run got; None where there is none."""

@@ -85,10 +85,6 @@ class Kept(Protocol):
     def belongs(self) -> Mapping[str, Any]:
         """The source and the tables that it belongs to."""
 
-    @property
-    def has_run(self) -> bool:
-        """Tell that a run has succeeded before, as far as that is known."""
-
     def read(self) -> None:
         """Read the state; what cannot be read fails the run, which is recorded then."""
 
@@ -122,17 +118,17 @@ def _chosen(
     if options.refresh:
         tables = {} if renames(pipeline) else known_tables(belongs)
         _refuse_unselected(pipeline, options.refresh, tables)
-        # A failed run may have loaded a stream that no state knows yet; our tap says what it reads.
-        is_sure = not (kept.attempts() and is_our_tap(pipeline))
-        state = without_bookmarks(kept.state, options.refresh, tables, is_sure=is_sure)
+        # A table may have rows of a stream that no state knows; our tap says what it reads.
+        is_sure = not is_our_tap(pipeline)
+        others = without_bookmarks(kept.state, options.refresh, tables, is_sure=is_sure)
+        state = others if pipeline.incremental else {}
         say(f"Refreshing {', '.join(options.refresh)} (the other streams go on)")
         reload = frozenset(options.refresh)
         run = Checkpoint(state=state, mode="refresh", streams=options.refresh, reload=reload)
         return Start("refresh", state, pipeline, run, reload, belongs)
     if options.full:
-        # There is nothing to retire before a first run: what lies there is not of this pipeline.
-        has_run = kept.has_run or kept.attempts()
-        reload = frozenset({EVERY_STREAM} if has_run else ())
+        # After the state was lost there are rows to retire too.
+        reload = frozenset({EVERY_STREAM})
         run = Checkpoint(state={}, mode="full", reload=reload)
         return Start("full", {}, pipeline, run, reload, belongs)
     if not pipeline.incremental or not kept.state:

@@ -36,10 +36,14 @@ class Reached(NamedTuple):
 
 
 class Found(NamedTuple):
-    """How far failed runs got, by stream of the tap, and the versions of the tables that say so."""
+    """How far failed runs got, by stream of the tap, and the versions of the tables that say so.
+
+    `has_appended` tells that the pipeline, in whatever run, has appended to a table last.
+    """
 
     streams: Mapping[str, Reached]
     versions: Mapping[str, int]
+    has_appended: bool
 
 
 class Known(NamedTuple):
@@ -79,7 +83,11 @@ def find_reached(place: Mapping[str, str], pipeline: str, known: Known) -> Found
         if commit := newest_rows(commits, pipeline):
             newest.setdefault(commit.source, []).append(commit)
     found = {stream: _joined(stream, commits, known) for stream, commits in newest.items()}
-    return Found({stream: reached for stream, reached in found.items() if reached}, versions)
+    return Found(
+        {stream: reached for stream, reached in found.items() if reached},
+        versions,
+        any(_is_plain(one) for commits in newest.values() for one in commits),
+    )
 
 
 def move_to(state: Mapping[str, Any], stream: str, bookmark: Any) -> Mapping[str, Any] | None:

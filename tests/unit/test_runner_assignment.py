@@ -95,7 +95,7 @@ class TestReload:
         assert told(known)["reload"] == ["orders"]
 
     def test_a_first_run_and_one_that_always_reads_in_full_reload_nothing(self, spied):
-        spied.run(full=True)
+        spied.run()
         assert told(spied)["reload"] == []
         spied.run(incremental=False)
         assert told(spied)["reload"] == []

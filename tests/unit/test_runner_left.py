@@ -6,7 +6,9 @@ import textwrap
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
+from singer_spark.cli import main
 from singer_spark.errors import StateError
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.runner import RunOptions, failed
@@ -39,11 +41,36 @@ class TestWhatIsRemembered:
         for _ in range(2):
             known.commit(known.fail())
         said = known.bench.fail(StateError, **known.pipeline()).message
-        assert said.endswith("singer-spark state recover p")
+        assert "singer-spark state recover p" in said
         assert len(self.attempts(known)) == 2
-        store = known.bench.store
-        replace_state(store, store.get("p"), MOVED)
+        assert self.recover(known) == 0
         assert known.run() == MOVED
+
+    def test_as_many_as_there_are_stop_no_stream_with_a_key(self, known, monkeypatch):
+        monkeypatch.setattr(failed, "ATTEMPTS_KEPT", 2)
+        for _ in range(3):
+            known.commit(known.fail(), STORED["bookmarks"]["orders"], table="orders", appends=False)
+        assert known.run() == STORED
+
+    def test_recover_settles_them_where_the_tables_say_what_is_stored(self, known, monkeypatch):
+        monkeypatch.setattr(failed, "ATTEMPTS_KEPT", 2)
+        for _ in range(2):
+            known.commit(known.fail(), STORED["bookmarks"]["events"])
+        known.bench.fail(StateError, **known.pipeline())
+        assert self.recover(known) == 0
+        assert self.attempts(known) == []
+        assert known.run() == STORED
+
+    def test_where_no_log_can_be_read_they_are_too_many(self, known, monkeypatch):
+        monkeypatch.setattr(failed, "ATTEMPTS_KEPT", 2)
+        known.target["spark_remote"] = "sc://there"
+        for _ in range(2):
+            known.fail()
+        assert "state set" in known.bench.fail(StateError, **known.pipeline()).message
+
+    def recover(self, shop):
+        where = ["--state", shop.bench.state, "--tables", str(shop.lake)]
+        return CliRunner().invoke(main, ["state", "recover", "p", *where, "--yes"]).exit_code
 
 
 class TestAStreamThatIsNotRead:
@@ -181,6 +208,16 @@ class TestWhereOnlyTheTargetReadsLogs:
         self.refuse(remote)
         assert set(remote.run(resume=True)["bookmarks"]) == {"events"}
         assert "Resuming --full" in " ".join(remote.bench.lines)
+
+    def test_what_a_success_of_other_streams_did_not_read_stays_remembered(self, remote):
+        failed, only = remote.fail(), {"streams": ("orders",)}
+        remote.bench.write("target-spark-delta", TARGET)
+        for _ in range(2):
+            remote.run(changes=only, sends=STORED)
+        remote.run()
+        assert remote.assigned["failed"] == {failed: {**NONE, "owes": ["events"]}}
+        remote.run()
+        assert remote.assigned["failed"] == {}
 
     def test_what_someone_settled_counts_no_more(self, remote):
         failed, store = remote.fail(), remote.bench.store

@@ -9,7 +9,7 @@ import pytest
 
 from singer_spark.errors import StateError
 from singer_spark.runner import RunOptions, Window
-from singer_spark.state.change import accept_state
+from singer_spark.state.change import accept_state, delete_state
 from singer_spark.state.generation import read_generation
 from tests.support.appended import MOVED, REACHED
 
@@ -101,3 +101,30 @@ class TestOneSource:
         assert known.run() == MOVED
         (attempts,) = [read_generation(known.bench.store, "p")[0].attempts]
         assert not attempts
+
+
+class TestReadAfresh:
+    """What an error names as the way on is open, whatever is remembered."""
+
+    @pytest.fixture
+    def forgotten(self, known):
+        delete_state(known.bench.store, "p")
+        return known
+
+    def test_full_retires_also_where_the_state_was_lost(self, forgotten):
+        forgotten.run(full=True)
+        assert forgotten.assigned["reload"] == ["*"]
+
+    def test_a_stream_is_refreshed_also_where_the_state_was_lost(self, forgotten):
+        forgotten.run(refresh=("events",))
+        assert forgotten.assigned["reload"] == ["events"]
+
+    def test_a_stream_is_refreshed_also_where_the_state_knows_others_only(self, known):
+        store = known.bench.store
+        store.save(replace(store.get("p"), watermark={"bookmarks": {"orders": {"at": 1}}}))
+        known.run(refresh=("events",))
+        assert known.assigned["reload"] == ["events"]
+
+    def test_where_each_run_reads_in_full_the_other_streams_are_too(self, known):
+        assert known.run(refresh=("events",), changes={"incremental": False}) == {}
+        assert known.assigned["reload"] == ["events"]
