@@ -25,15 +25,22 @@ from singer_spark.runner.identity import (
     known_source,
     known_tables,
     with_identities,
+    without_left_out,
 )
 from singer_spark.runner.process import tell_error
 from singer_spark.runner.record import RunRecord
-from singer_spark.runner.start import WINDOW, Kept, Start, renames
+from singer_spark.runner.start import WINDOW, Kept, Start, names_differ
 from singer_spark.runner.supervisor import Events, Failed, refuse_to_go_on
 from singer_spark.state import PipelineState, StateStore, create_state_store
 from singer_spark.state.change import SOURCE, TABLES
 from singer_spark.state.checkpoint import Checkpoint
-from singer_spark.state.generation import Generation, change_generation, digest, read_generation
+from singer_spark.state.generation import (
+    Generation,
+    change_generation,
+    digest,
+    read_failed,
+    read_generation,
+)
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import BY_HAND, Claims, RunLock
 from singer_spark.state.objects import Expect
@@ -90,6 +97,7 @@ class StoreBook:
         self._before = PipelineState(self._name)
         self._start: Start | None = None
         self._attempt: Attempt | None = None
+        self._with_found: Callable[..., dict[str, Any]] = with_identities
         self._stored = False
         self.settle: Callable[[Generation], Generation] = lambda left: left  # once it has ended
         self.claims: Claims | None = None  # once the run has succeeded
@@ -134,9 +142,9 @@ class StoreBook:
             self._save_checkpoint(start.run)
         # A window goes on from no bookmark, and yet belongs to the tables of the stored state.
         used = self.state if start.mode == WINDOW else start.state
-        source, tables = known_identities(
-            start.belongs, used, start.reload, renamed=renames(start.pipeline)
-        )
+        reload, renamed = start.reload, names_differ(start.pipeline)
+        self._with_found = partial(with_identities, reload=reload, renamed=renamed)
+        source, tables = known_identities(start.belongs, used, reload, renamed=renamed)
         return Assignment(
             run_id=self._record.run_id,
             pipeline=self._name,
@@ -239,7 +247,7 @@ class StoreBook:
                     self._save_checkpoint(self._moved(self._start, found.reached))
                 elif watermark is not None:
                     start = self._start
-                    belongs = with_identities(start.belongs, watermark, found, start.reload)
+                    belongs = self._with_found(start.belongs, watermark, found)
                     self._save_checkpoint(replace(start.run, state=watermark, belongs=belongs))
             with _warned("what this run has left is not noted"):
                 self._note_end(self._start, found)
@@ -275,11 +283,9 @@ class StoreBook:
                 prune_runs(self._store, self._name, self._keep_runs, self._record.run_id)
 
     def _metadata(self, new: Mapping[str, Any], found: Identities) -> dict[str, Any]:
-        belongs, reload = self.belongs, frozenset[str]()
-        if self._start:
-            belongs, reload = self._start.belongs, self._start.reload
+        belongs = self._start.belongs if self._start else self.belongs
         others = {key: one for key, one in self.belongs.items() if key not in (SOURCE, TABLES)}
-        return others | with_identities(belongs, new, found, reload)
+        return others | self._with_found(without_left_out(belongs, found), new, found)
 
     @property
     def _goes_on(self) -> bool:
@@ -302,12 +308,6 @@ class StoreBook:
         told = RunRecord.of_dead(self._name, self._dead, self.state).to_dict()
         with suppress(StateError):
             save_run(self._store, self._name, told, Expect.ABSENT)
-
-
-def read_failed(store: StateStore, name: str, state: Mapping[str, Any]) -> Checkpoint | None:
-    """Read how far a failed run got; one that led on from another state counts no more."""
-    failed = store.read_checkpoint(name)
-    return failed if failed and failed.base in (None, digest(state)) else None
 
 
 @contextmanager

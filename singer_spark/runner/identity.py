@@ -68,18 +68,12 @@ def known_identities(
         belongs: What is known.
         state: The state that the run begins from.
         reload: The streams that are loaded afresh.
-        renamed: Whether the tap sends streams under other names than its bookmarks have.
+        renamed: Whether streams may have other names than their bookmarks.
     """
-    held = frozenset[str]() if EVERY_STREAM in reload else bookmarked(state) - reload
-    if not held:
+    if EVERY_STREAM in reload or not bookmarked(state) - reload:
         return None, {}
-    named = {*(state.get("bookmarks") or state)} if renamed else None
-
-    def is_held(origin: str) -> bool:
-        return origin in held or (named is not None and origin not in named | reload)
-
-    known = known_tables(belongs)
-    tables = {name: one for name, one in known.items() if is_held(one.state_of or name)}
+    known, held = known_tables(belongs), _held(belongs, state, reload, renamed=renamed)
+    tables = {name: one for name, one in known.items() if (one.state_of or name) in held}
     for name, one in known.items():
         # Late rows are read again with all others of their stream only.
         if name not in tables and (origin := late_of(name)) in held:
@@ -87,11 +81,37 @@ def known_identities(
     return known_source(belongs), tables
 
 
+def _held(
+    belongs: Mapping[str, Any], state: Mapping[str, Any], reload: frozenset[str], *, renamed: bool
+) -> frozenset[str]:
+    """Name the streams that go on from a bookmark, be it one of another name."""
+    held = bookmarked(state) - reload
+    if not renamed:
+        return held
+    named = {*(state.get("bookmarks") or state)} | reload
+    streams = {one.state_of or name for name, one in known_tables(belongs).items()}
+    return held | {one for one in streams if not {one, late_of(one)} & named}
+
+
+def without_left_out(belongs: Mapping[str, Any], found: Identities) -> dict[str, Any]:
+    """Forget tables that a run, which has succeeded, left out while it filled their siblings.
+
+    They lack its rows. If they are filled again they are refused, as tables of a new name are.
+    """
+    known = known_tables(belongs)
+    filled = {one.get("state_of") or name for name, one in found.tables.items()}
+    gone = {name for name, one in known.items() if (one.state_of or name) in filled}
+    tables = {name: one.to_dict() for name, one in known.items() if name not in gone}
+    return {**belongs, TABLES: tables}
+
+
 def with_identities(
     belongs: Mapping[str, Any],
     state: Mapping[str, Any],
     found: Identities,
     reload: frozenset[str] = frozenset(),
+    *,
+    renamed: bool = False,
 ) -> dict[str, Any]:
     """Lay what a run found over what was known.
 
@@ -99,7 +119,7 @@ def with_identities(
     """
     kept = belongs.get(TABLES)
     known = kept if isinstance(kept, Mapping) and EVERY_STREAM not in reload else {}
-    held = bookmarked(state) - reload
+    held = _held(belongs, state, reload, renamed=renamed)
     tables = {name: one for name, one in known.items() if is_filled_by(held, name, one)}
     tables |= found.tables
     before = None if EVERY_STREAM in reload else known_source(belongs)

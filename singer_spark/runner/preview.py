@@ -12,7 +12,6 @@ from typing import Any, final
 from singer_spark.assignment import Attempt
 from singer_spark.errors import ProtocolError
 from singer_spark.pipeline import Pipeline
-from singer_spark.runner.book import read_failed
 from singer_spark.runner.commands import Job, ask_tap, catalog_of, find_command
 from singer_spark.runner.files import FileBook
 from singer_spark.runner.handover import Command
@@ -25,7 +24,7 @@ from singer_spark.runner.supervisor import Children
 from singer_spark.runner.verdict import loading_of_plan
 from singer_spark.state import PipelineState, StateStore, create_state_store
 from singer_spark.state.checkpoint import Checkpoint
-from singer_spark.state.generation import read_generation
+from singer_spark.state.generation import read_failed, read_generation
 
 
 @final

@@ -157,8 +157,13 @@ def _resume(
 
 
 def renames(pipeline: Pipeline) -> bool:
-    """Say whether the tap may send streams under other names than its bookmarks have."""
+    """Say whether the tap may send streams under other names than it knows them by."""
     return bool(pipeline.tap.config.get("stream_maps"))
+
+
+def names_differ(pipeline: Pipeline) -> bool:
+    """Say whether streams may have other names than their bookmarks."""
+    return renames(pipeline) or not is_our_tap(pipeline)
 
 
 def is_our_tap(pipeline: Pipeline) -> bool:

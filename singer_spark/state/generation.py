@@ -17,6 +17,7 @@ from singer_spark import digits
 from singer_spark.assignment import Attempt
 from singer_spark.errors import StateError
 from singer_spark.state.base import StateStore
+from singer_spark.state.checkpoint import Checkpoint
 from singer_spark.state.documents import NewerSchemaError, key_of
 from singer_spark.state.objects import Expect, tag_of
 
@@ -164,6 +165,12 @@ def accept_attempts(store: StateStore, name: str) -> None:
         return replace(known, attempts=attempts)
 
     change_generation(store, name, accepted)
+
+
+def read_failed(store: StateStore, name: str, state: Mapping[str, Any]) -> Checkpoint | None:
+    """Read how far a failed run got; one that led on from another state counts no more."""
+    failed = store.read_checkpoint(name)
+    return failed if failed and failed.base in (None, digest(state)) else None
 
 
 def digest(state: Mapping[str, Any]) -> str:

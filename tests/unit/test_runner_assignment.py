@@ -384,7 +384,7 @@ report(kind="table", stream="empty", **{TABLE!r})
 
     def test_bookmarks_of_streams_that_are_not_read_are_of_the_source_too(self, loaded):
         known = loaded.store.get("p")
-        more = {"bookmarks": {"orders": 3, "unselected": 5}}
+        more = {"bookmarks": {"orders": 3, "empty": {}, "unselected": 5}}
         loaded.store.save(replace(known, watermark=more))
         loaded.run(RunOptions(refresh=("orders",)))
         assert told(loaded)["source"] == SOURCE

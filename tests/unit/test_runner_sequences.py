@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -9,9 +10,11 @@ import pytest
 
 from singer_spark.errors import StateError
 from singer_spark.runner import RunOptions, Window
+from singer_spark.runner.supervisor import ChildError
 from singer_spark.state.change import accept_state, delete_state
 from singer_spark.state.generation import read_generation
 from tests.support.appended import MOVED, REACHED
+from tests.support.bench import TAP, TARGET
 
 ONE, OTHER = {"id": "1", "place": "a"}, {"id": "2", "place": "b"}
 
@@ -128,3 +131,58 @@ class TestReadAfresh:
     def test_where_each_run_reads_in_full_the_other_streams_are_too(self, known):
         assert known.run(refresh=("events",), changes={"incremental": False}) == {}
         assert known.assigned["reload"] == ["events"]
+
+
+TABLE = {"location": "lake/x", "id": "t", "version": 7, "run_id": "r"}
+TELL = """
+def tell(stream, **fact):
+    told = {"kind": "table", "stream": stream, **fact}
+    open(os.environ["SINGER_SPARK_REPORT"], "a").write(json.dumps(told) + chr(10))
+"""
+SPY = 'note("run-file", open(os.environ["SINGER_SPARK_RUN_FILE"]).read())\n'
+
+
+class TestTables:
+    """The tables that a run is given must be found again; those that lack rows are not given."""
+
+    @pytest.fixture
+    def loads(self, bench):
+        def load(*names, state='{"bookmarks": {"orders": 3}}', fails=False):
+            """Run with a target that has these tables of the stream orders; give those told."""
+            bench.write("tap-fake", SPY + TAP.replace('{"bookmarks": {"orders": 3}}', state))
+            facts = [TABLE | ({"state_of": "orders"} if one == "copy" else {}) for one in names]
+            tells = [f"tell({one!r}, **{fact!r})\n" for one, fact in zip(names, facts, strict=True)]
+            end = "sys.exit(3)" if fails else ""
+            bench.write("target-fake", TELL + "".join(tells) + TARGET + end)
+            bench.fail(ChildError) if fails else bench.run()
+            return {*json.loads(bench.note("run-file"))["tables"]}
+
+        return load
+
+    def test_a_table_that_was_left_out_of_a_run_lacks_its_rows(self, loads):
+        loads("orders", "copy")
+        assert loads("orders") == {"orders", "copy"}
+        assert loads("orders", "copy") == {"orders"}
+
+    def test_a_run_that_failed_before_all_were_told_does_not_count(self, loads, bench):
+        loads("orders", "copy")
+        loads("orders", fails=True)
+        assert {*bench.store.read_checkpoint("p").belongs["tables"]} == {"orders", "copy"}
+        assert loads() == {"orders", "copy"}
+        assert loads("orders", "copy") == {"orders", "copy"}
+
+    def test_tables_of_late_rows_are_told_only_when_there_are_some(self, loads):
+        loads("orders", "orders__late")
+        assert loads("orders") == {"orders", "orders__late"}
+        assert loads("orders") == {"orders", "orders__late"}
+
+    @pytest.mark.parametrize("state", ['{"cursor": 3}', '{"bookmarks": {"shop-orders": 3}}'])
+    def test_other_taps_may_name_bookmarks_otherwise_than_streams(self, loads, state):
+        loads("orders", state=state)
+        for told in ((), ("orders",)):
+            assert loads(*told, state=state) == {"orders"}
+
+    def test_a_stream_of_theirs_with_an_empty_bookmark_is_read_whole(self, loads):
+        state = '{"bookmarks": {"users": 3, "orders": {}}}'
+        loads("orders", state=state)
+        assert loads(state=state) == set()
