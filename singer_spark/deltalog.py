@@ -228,6 +228,7 @@ class TableCommit:
     state: Any
     state_of: str  # the stream of the tap; the table's may have another name
     newer: int  # commits of the pipeline with rows, but without a state, after it
+    appends: bool = False  # whether nothing tells its rows from others
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +286,7 @@ def _table_commit(table: str, commit: CommitInfo, newer: int) -> TableCommit:
         state=said["state"],
         state_of=commit.source,
         newer=newer,
+        appends=said.get("appends") is True,
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from singer_spark import digits
+from singer_spark.bookmark import DELTA_SNAPSHOT, FULL_TABLE
 from singer_spark.deltalog import TableCommit, TableLog, read_logs
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.state.create import UnknownSchemeError, create_state_store
@@ -45,6 +47,7 @@ def look_for_state(tables: str | Mapping[str, str], pipeline: str) -> Recovery:
     )
     if not commits:
         raise StateError(f"{objects.place}: {_why_nothing(logs, pipeline)}")
+    _refuse_several(commits, pipeline)
     return Recovery(
         objects.place,
         tuple(commits),
@@ -53,19 +56,40 @@ def look_for_state(tables: str | Mapping[str, str], pipeline: str) -> Recovery:
     )
 
 
+def _refuse_several(commits: Sequence[TableCommit], pipeline: str) -> None:
+    """Refuse to go back to the bookmark of one table where another would get rows twice."""
+    for stream in sorted({one.state_of for one in commits if one.appends}):
+        tables = [one for one in commits if one.state_of == stream]
+        if len({digits.canonical(one.state) for one in tables}) > 1:
+            raise StateError(
+                f"{stream}: its tables {', '.join(one.table for one in tables)} are at different "
+                "bookmarks, and rows are appended to them; remove those that it fills no more, or "
+                f"give the state: singer-spark state set {pipeline} FILE"
+            )
+
+
 def rebuild(before: Mapping[str, Any], commits: tuple[TableCommit, ...]) -> dict[str, Any]:
     """Lay what the commits tell over the stored state, which keeps what they do not know.
 
     A tap whose state has no `bookmarks` has its whole state in each commit: the newest counts. Of
-    several tables that one stream of the tap fills the one counts that is furthest behind.
+    several tables that one stream of the tap fills the one counts that is furthest behind. A stream
+    in the middle of a read begins anew, for its last slices make no commit where nothing is new;
+    only what is appended goes on.
     """
     newest = commits[-1]
     if "bookmarks" not in before and (before or _is_whole(newest)):
         return {**before, **(newest.state if isinstance(newest.state, dict) else {})}
     bookmarks: dict[str, Any] = {}
     for commit in commits:
-        bookmarks.setdefault(commit.state_of, commit.state)
+        bookmarks.setdefault(commit.state_of, _bookmark(commit))
     return {**before, "bookmarks": {**(before.get("bookmarks") or {}), **bookmarks}}
+
+
+def _bookmark(commit: TableCommit) -> Any:
+    if commit.appends or not isinstance(commit.state, dict):
+        return commit.state
+    middle = (FULL_TABLE, DELTA_SNAPSHOT)
+    return {name: value for name, value in commit.state.items() if name not in middle}
 
 
 def _is_whole(commit: TableCommit) -> bool:

@@ -237,6 +237,39 @@ class TestRecover:
         assert create_state_store("store").get("shop").watermark == {"bookmarks": {"items": ITEMS}}
 
 
+class TestBookmarksThatAreNotTrue:
+    """A bookmark in a commit may say less than it seems to, or be one of several."""
+
+    MIDDLE = {"full_table": {"version": 1, "key": 1000, "key_columns": ["id"]}}
+    FIRST = {"delta_snapshot": {"version": 1, "key": 1000}, "delta_table": "t"}
+
+    @pytest.mark.parametrize(("said", "left"), [(MIDDLE, {}), (FIRST, {"delta_table": "t"})])
+    def test_one_of_the_middle_of_a_read_reads_all_of_it(self, said, left):
+        """The slices after it may have had nothing new, and made no commit."""
+        commit("items", "items", said, said={"appends": False})
+        state("recover", "shop", "--yes")
+        assert create_state_store("store").get("shop").watermark == {"bookmarks": {"items": left}}
+
+    def test_of_rows_that_are_appended_it_goes_on(self):
+        commit("items", "items", self.MIDDLE, said={"appends": True})
+        state("recover", "shop", "--yes")
+        assert create_state_store("store").get("shop").watermark == {
+            "bookmarks": {"items": self.MIDDLE}
+        }
+
+    def test_tables_that_are_appended_to_must_be_at_one_bookmark(self):
+        """One of them may be filled no more, and going back to it would double rows."""
+        old = {"appends": True, "state_of": "events"}
+        commit("events_old", "events_old", {"files": 1}, said=old)
+        commit("events", "events", {"files": 2}, said={"appends": True})
+        result = state("recover", "shop", "--yes")
+        assert result.exit_code == 74
+        assert "events: its tables events_old, events are at different bookmarks" in result.stderr
+        assert create_state_store("store").get("shop") is None
+        commit("events_old", "events_old", {"files": 2}, said=old)
+        assert state("recover", "shop", "--yes").exit_code == 0
+
+
 class TestNothingToRecover:
     def fail(self, code, *arguments):
         result = state("recover", "shop", *arguments)
