@@ -220,7 +220,9 @@ class StoreBook:
                 state=after.watermark,
                 unread=unread,
             )
-        self.claims = Claims(frozenset(found.claimed), frozenset(known_tables(after.metadata)))
+        tables = known_tables(after.metadata).items()
+        owed = frozenset(name for name, one in tables if not one.is_absent)
+        self.claims = Claims(frozenset(found.claimed), owed)
         self._record.state_after = after.watermark
         self._record.close()
         try:

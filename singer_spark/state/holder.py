@@ -44,6 +44,7 @@ class Holder:
     heartbeat_at: str
     machine: str | None = None
     generation: int | None = None
+    is_over: bool = False  # somebody has seen that it is dead, and left its lock for the next run
 
     @classmethod
     def here(cls, run_id: str) -> Holder:
@@ -64,7 +65,8 @@ class Holder:
         try:
             known = {key: values[key] for key in ("host", "run_id", "started_at", "heartbeat_at")}
             more: dict[str, Any] = {key: values.get(key) for key in ("machine", "generation")}
-            holder = cls(**known, pid=int(values["pid"]), **more)
+            is_over = bool(values.get("is_over"))
+            holder = cls(**known, pid=int(values["pid"]), is_over=is_over, **more)
             if not is_run_id(holder.run_id):
                 raise ValueError("not the id of a run")
             _seconds_since(holder.started_at), _seconds_since(holder.heartbeat_at)
@@ -90,8 +92,9 @@ class Holder:
 
     @property
     def is_gone(self) -> bool:
-        """Tell that its process ran on this machine and is there no more."""
-        return self.machine is not None and self.machine == _machine() and not _exists(self.pid)
+        """Tell that its process ran on this machine and is there no more, or that it was dead."""
+        is_here = self.machine is not None and self.machine == _machine()
+        return self.is_over or (is_here and not _exists(self.pid))
 
     @property
     def is_fresh(self) -> bool:

@@ -159,12 +159,14 @@ class RunLock:
         *,
         settle: Callable[[Generation], Generation] = lambda left: left,
         claims: Claims | None = None,
+        left_by: Holder | None = None,
     ) -> None:
         """End the heartbeat and remove the lock if it is still ours.
 
         Args:
             settle: Changes what is left for the next holder, once it is known how this one ended.
             claims: What it has claimed; None where that is unknown, and all is still owed.
+            left_by: The dead run that the lock was taken from, if the next run is to know of it.
         """
         self._stop.set()
         for thread in self._threads:
@@ -179,7 +181,10 @@ class RunLock:
                     self._store, self.name, self._after_claims(left, claims), self._generation_tag
                 )
         tag, self._tag = self._tag, None
-        self._documents.objects.delete(self._key, tag)
+        if left_by:
+            self._documents.write(self._key, replace(left_by, is_over=True).to_dict(), tag)
+        else:
+            self._documents.objects.delete(self._key, tag)
 
     def _after_claims(self, left: Generation, claims: Claims | None) -> Generation:
         """Note which tables a holder before this one may still commit to."""
@@ -271,7 +276,8 @@ class RunLock:
     def _renew_own(self) -> bool:
         """Try again over a heartbeat of ours whose answer was lost on the way."""
         found, tag = self._look()
-        return found is not None and found.run_id == self._holder.run_id and self._renew(tag)
+        is_own = found and found.run_id == self._holder.run_id and not found.is_over
+        return bool(is_own) and self._renew(tag)
 
     def _look(self) -> tuple[Holder | None, str | Expect]:
         found, tag = read_lock(self._store, self.name)
@@ -325,10 +331,14 @@ def locked(
     say: Callable[[str], None] = lambda _: None,
     pause: Callable[[float], None] | None = time.sleep,
 ) -> Iterator[None]:
-    """Hold a pipeline's lock for a moment, so that no run is changed under its feet."""
+    """Hold a pipeline's lock for a moment, so that no run is changed under its feet.
+
+    The lock of a run that died is left for the next run, which records that.
+    """
     lock = RunLock(store, name, BY_HAND + new_run_id())
-    lock.acquire(say, pause)
+    dead = lock.acquire(say, pause)
+    was_a_run = dead is not None and not dead.run_id.startswith(BY_HAND)
     try:
         yield
     finally:
-        lock.release()
+        lock.release(left_by=dead if was_a_run else None)

@@ -15,6 +15,7 @@ from singer_spark.state.change import accept_state, delete_state
 from singer_spark.state.generation import read_generation
 from tests.support.appended import MOVED, REACHED
 from tests.support.bench import TAP, TARGET
+from tests.support.locks import ago, write_lock
 
 ONE, OTHER = {"id": "1", "place": "a"}, {"id": "2", "place": "b"}
 
@@ -186,3 +187,12 @@ class TestTables:
         state = '{"bookmarks": {"users": 3, "orders": {}}}'
         loads("orders", state=state)
         assert loads(state=state) == set()
+
+    def test_one_that_was_never_made_is_owed_no_claim(self, loads, bench):
+        """Or each run would start Spark to claim what is not there."""
+        write_lock(bench.store, heartbeat_at=ago(1000))
+        absent = {**TABLE, "id": "", "version": -1}
+        bench.write("target-fake", TELL + f'tell("orders", **{absent!r})\n' + TARGET)
+        bench.run()
+        loads("orders")
+        assert json.loads(bench.note("run-file"))["claims"] is False
