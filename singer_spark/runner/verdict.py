@@ -68,16 +68,18 @@ class Loading:
         return f"by {scope.column}" if scope.rows == RANGE else scope.why or "to a part"
 
     def _replaced(self) -> str | None:
-        by_range = self.load_method == DELETE_INSERT
-        if by_range and self.bookmark and self.bookmark == self.range_column:
+        by_range, scope = self.load_method == DELETE_INSERT, self.scope or Scope()
+        by_bookmark = by_range and self.bookmark and self.bookmark == self.range_column
+        if by_bookmark and (scope.is_whole or scope.rows == RANGE):
             return None
         fitting = UPSERT if self.keys else APPEND
-        if self.scope is not None and not self.scope.is_whole:
+        if not scope.is_whole:
             return f"refused: {self.load_method} needs a whole read, and this one is limited " \
                 f"({self._limit}); use {fitting}"  # fmt: skip
-        if self.method == INCREMENTAL:
+        if self.method in (INCREMENTAL, LOG_BASED):
+            by = f", or delete-insert with range_column {self.bookmark}" if self.bookmark else ""
             return f"refused from the second run on: {self.load_method} needs a whole read; use " \
-                f"{fitting}, or delete-insert with range_column {self.bookmark}"  # fmt: skip
+                f"{fitting}{by}"  # fmt: skip
         return None if by_range else "replaced at each run"
 
     def _appended(self) -> str:

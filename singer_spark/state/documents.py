@@ -24,7 +24,12 @@ class DamagedError(StateError):
     def __init__(self, place: str, key: str) -> None:
         name, _, file = key.partition("/")
         ways = "repair it, or delete it to start without it"
-        if file in ("state.json", "meta.json"):
+        if file == "generation.json":
+            ways = (
+                f"take over what the tables have (singer-spark state recover {name}), or give the "
+                f"state (singer-spark state set {name} FILE)"
+            )
+        elif file in ("state.json", "meta.json"):
             ways = (
                 f"give another (singer-spark state set {name} FILE), or start without it "
                 f"(singer-spark state delete {name})"

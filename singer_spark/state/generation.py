@@ -15,10 +15,9 @@ from typing import Any
 
 from singer_spark import digits
 from singer_spark.assignment import Attempt
-from singer_spark.errors import StateError
 from singer_spark.state.base import StateStore
 from singer_spark.state.checkpoint import Checkpoint
-from singer_spark.state.documents import NewerSchemaError, key_of
+from singer_spark.state.documents import DamagedError, key_of
 from singer_spark.state.objects import Expect, tag_of
 
 FILE = "generation.json"
@@ -95,20 +94,15 @@ class Generation:
 
 
 def read_generation(store: StateStore, name: str) -> tuple[Generation, str | Expect]:
-    """Read what the last holder left, and its version.
-
-    What is damaged tells nothing, so the worst is assumed: that a holder may still commit.
-    """
+    """Read what the last holder left, and its version; what is damaged is refused."""
     key = key_of(name, FILE)
     stored = store.objects.read(key)
     if stored is None:
         return Generation(), Expect.ABSENT
     try:
         return _parse(store.documents.parse_own(key, stored)), tag_of(stored)
-    except NewerSchemaError:
-        raise
-    except (StateError, AttributeError, KeyError, TypeError, ValueError):
-        return Generation(claims=True), tag_of(stored)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        store.documents.refuse(key)
 
 
 def write_generation(
@@ -134,8 +128,14 @@ def has_attempts(store: StateStore, name: str) -> bool:
 
 
 def forget_attempts(store: StateStore, name: str) -> None:
-    """Make the commits of failed runs useless as a start, for the state is set by hand."""
-    change_generation(store, name, Generation.without_attempts)
+    """Make the commits of failed runs useless as a start, for the state is set by hand.
+
+    Of what is damaged the rest is assumed to be the worst: that a holder may still commit.
+    """
+    try:
+        change_generation(store, name, Generation.without_attempts)
+    except DamagedError:
+        write_generation(store, name, Generation(claims=True), Expect.ANYTHING)
 
 
 def settle_attempts(

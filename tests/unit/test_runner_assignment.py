@@ -233,11 +233,19 @@ class TestGeneration:
         spied.run()
         assert told(spied)["generation"] == left + 1 > 1.9 * time.time()
 
-    def test_a_damaged_note_of_the_last_holder_claims(self, spied):
-        for body in (b"?", b"{}", b'{"generation": "x"}'):
-            spied.store.objects.write("p/generation.json", body, Expect.ANYTHING)
-            spied.run()
-            assert told(spied)["claims"] is True
+    @pytest.mark.parametrize("body", [b"?", b"{}", b'{"generation": "x"}', b'{"schema": "x"}'])
+    @pytest.mark.parametrize("locks", [True, False])
+    def test_a_damaged_note_of_the_last_holder_is_refused_until_the_state_is_set(
+        self, spied, body, locks
+    ):
+        """Nobody knows which runs have failed, nor who may still commit."""
+        spied.store.objects.write("p/generation.json", body, Expect.ANYTHING)
+        said = spied.fail(StateError, locks=locks).message
+        assert "generation.json is damaged" in said
+        assert "singer-spark state recover p" in said
+        replace_state(spied.store, PipelineState("p"), STATE)
+        spied.run()
+        assert told(spied)["claims"] is True
 
     def test_a_run_that_lost_its_lock_before_it_began_starts_nothing(self, spied, monkeypatch):
         def overtake(*_):

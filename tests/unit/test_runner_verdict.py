@@ -37,9 +37,17 @@ LATER = {**FIRST, "scope": RANGE}
          "refused from the second run on: overwrite needs a whole read; use upsert, or"),
         (Loading(load_method="overwrite", keys=KEY, **LATER),
          "refused: overwrite needs a whole read, and this one is limited (by at); use upsert"),
+        (Loading(load_method="overwrite", method="LOG_BASED", keys=KEY, scope=ALL),
+         "refused from the second run on: overwrite needs a whole read; use upsert"),
+        (Loading(load_method="overwrite", method="INCREMENTAL", scope=ALL),
+         "refused from the second run on: overwrite needs a whole read; use append-only"),
         (Loading(load_method="partition-overwrite", method="FULL_TABLE", scope=WHERE),
          "refused: partition-overwrite needs a whole read, and this one is limited (where)"),
         (Loading(load_method="delete-insert", range_column="at", **LATER), None),
+        (Loading(load_method="delete-insert", range_column="at", **FIRST), None),
+        (Loading(load_method="delete-insert", range_column="at", keys=KEY,
+                 **{**FIRST, "scope": WHERE}),
+         "refused: delete-insert needs a whole read, and this one is limited (where); use upsert"),
         (Loading(load_method="delete-insert", range_column="day", **FULL), None),
         (Loading(load_method="delete-insert", range_column="day", **LATER), "refused: delete-ins"),
         (Loading(load_method="delete-insert", keys=KEY, **LATER), None),
@@ -53,3 +61,4 @@ def test_what_doubles_or_replaces_is_said(loading, said):
     else:
         assert loading.verdict.startswith(said)
         assert len(loading.verdict) < 160
+        assert "None" not in loading.verdict
