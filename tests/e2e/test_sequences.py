@@ -193,7 +193,7 @@ def test_a_move_that_is_meant_can_be_accepted(shop):
     shop.write_pipeline(tap={"source_url": f"json:{shop.root / 'source2'}"}, target={"path": place})
     shop.lake = Loaded(shop.root / "lake2")
     shop.refuse(74)
-    done = shop.singer_spark("state", "accept", "shop.yml", "--yes")
+    done = shop.singer_spark("state", "accept", "shop.yml")
     assert done.returncode == 0, done.stderr
     more = {"id": 6, "region": "eu", "at": 6, "sum": 60}
     rows = [*SOURCE["orders"], more]
