@@ -12,16 +12,16 @@ from moto.backends import get_backend
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from singer_spark.cli import main
+from singer_spark.health.collect import look_at_store
+from singer_spark.health.notify import send_alerts
 from singer_spark.pipeline import Alerts
-from singer_spark.runner.book import StoreBook
 from singer_spark.runner.record import RunRecord
+from singer_spark.runner.state_store import StoreBook
 from singer_spark.state import create_state_store
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import RunLock, locked
 from singer_spark.state.objects import Expect
 from singer_spark.state.runs import save_run
-from singer_spark.status.collect import look_at_store
-from singer_spark.status.notify import send_alerts
 from tests.support.web import webhook
 
 PIPELINE = "name: {0}\nsource: {{tap: t}}\ndestination: {{target: x}}\nstate: store\n{1}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from singer_spark.runner.verdict import Loading
+from singer_spark.runner.loading import Loading
 from singer_spark.scope import Scope
 
 ALL = Scope()

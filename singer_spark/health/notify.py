@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from singer_spark.errors import SingerSparkError, StateError
+from singer_spark.health.collect import Looked
 from singer_spark.health.rules import Level
 from singer_spark.pipeline import Alerts
-from singer_spark.runner.post import WAIT_SECONDS, UnpostedError, post_json
+from singer_spark.post import WAIT_SECONDS, UnpostedError, post_json
 from singer_spark.state import StateStore
 from singer_spark.state.objects import Expect, tag_of
-from singer_spark.status.collect import Looked
 
 SENT = "_alerts/sent.json"  # of a store; no pipeline's name begins so
 
