@@ -21,12 +21,11 @@ from singer_spark.pipeline import (
     load_pipeline,
     refuse_twins,
 )
-from singer_spark.pipeline.file import DEFAULT_TARGET
+from singer_spark.pipeline.plugins import version_of
 from singer_spark.pipeline.source_url import transit_advice
 from singer_spark.pipeline.tables import s3_options
 from singer_spark.runner.commands import find_command
 from singer_spark.runner.preview import sample_source, start_target
-from singer_spark.runner.record import version_of
 from singer_spark.runner.supervisor import StoppedError
 from singer_spark.settings import SparkSettings
 from singer_spark.state import create_state_store
@@ -173,7 +172,7 @@ def _source(pipeline: Pipeline) -> Step:
 def _destination(pipeline: Pipeline) -> str:
     path = pipeline.target.config.get("path")
     place = ""
-    if Path(pipeline.target.command).name == DEFAULT_TARGET and isinstance(path, str):
+    if pipeline.target.is_ours and isinstance(path, str):
         place = _try_place(path, pipeline.target.config)
     start_target(pipeline)
     return f"{pipeline.target.command} starts{place}"

@@ -59,23 +59,6 @@ def wrap(text: str) -> str:
     )
 
 
-def tell_count(count: int) -> str:
-    """Tell a number in at most seven characters."""
-    for power, unit in ((12, "T"), (9, "G"), (6, "M")):
-        if count >= 10 ** (power + 1):
-            return f"{count / 10**power:.1f}{unit}"
-    return str(count)
-
-
-def tell_duration(milliseconds: int) -> str:
-    """Tell a duration in at most six characters."""
-    seconds = milliseconds / 1000
-    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.1f}{name}"
-    return f"{seconds:.1f}s"
-
-
 def pretty(value: Mapping[str, Any], *, sort_keys: bool = False) -> str:
     """Write a state as JSON for an editor."""
     return digits.dumps(value, indent=2, plain=True, sort=sort_keys) + "\n"

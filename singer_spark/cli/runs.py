@@ -14,12 +14,10 @@ from singer_spark.cli.output import (
     json_option,
     lay_out,
     show_json,
-    tell_count,
-    tell_duration,
     wrap,
 )
 from singer_spark.errors import SingerSparkError, StateError
-from singer_spark.figures import tell_seconds
+from singer_spark.figures import format_count, format_duration, format_milliseconds, format_time
 from singer_spark.health.lag import watermarks
 from singer_spark.state.runs import list_runs
 
@@ -95,12 +93,12 @@ def _show(found: Sequence[Mapping[str, Any]], *, one: bool) -> None:
 def _row(run: Mapping[str, Any], *, one: bool) -> tuple[str, ...]:
     lag = run.get("lag_seconds")
     facts = (
-        str(run.get("started_at", "?"))[:16].replace("T", " "),
-        tell_duration(int(run.get("milliseconds") or 0)),
-        tell_count(int(run.get("records") or 0)),
+        format_time(run.get("started_at")),
+        format_milliseconds(run.get("milliseconds")),
+        format_count(run.get("records")),
         _changed(run),
     )
-    ends = ("-" if lag is None else tell_seconds(lag), str(run.get("exit_code", "?")))
+    ends = (format_duration(lag), str(run.get("exit_code", "?")))
     if one:
         return (*facts, _watermark(run), *ends)
     return (cut(str(run["pipeline"]), 20), *facts, *ends)
@@ -109,7 +107,7 @@ def _row(run: Mapping[str, Any], *, one: bool) -> tuple[str, ...]:
 def _changed(run: Mapping[str, Any]) -> str:
     counts = [run.get(key) for key in ("inserted", "updated", "deleted")]
     known = [count for count in counts if isinstance(count, int)]
-    return tell_count(sum(known)) if known else "-"
+    return format_count(sum(known)) if known else "-"
 
 
 def _watermark(run: Mapping[str, Any]) -> str:

@@ -14,12 +14,10 @@ from singer_spark.cli.output import (
     json_option,
     lay_out,
     show_json,
-    tell_count,
-    tell_duration,
     wrap,
 )
 from singer_spark.errors import SettingsError
-from singer_spark.figures import tell_seconds
+from singer_spark.figures import format_count, format_duration, format_milliseconds, format_time
 from singer_spark.health.collect import Looked, look_at_files, look_at_store
 from singer_spark.health.metrics import write_metrics
 from singer_spark.health.notify import send_alerts
@@ -96,14 +94,14 @@ def show_healths(healths: Sequence[Health]) -> None:
 
 
 def _row(health: Health) -> tuple[str, ...]:
-    last = health.last or {}
+    last = health.history.last or {}
     return (
         cut(health.pipeline, 24),
         health.word,
-        str(last.get("started_at") or "never")[:16].replace("T", " "),
-        tell_duration(int(last.get("milliseconds") or 0)) if last else "-",
-        tell_count(int(last.get("records") or 0)) if last else "-",
-        "-" if health.lag is None else tell_seconds(health.lag),
+        format_time(last.get("started_at")) if last else "never",
+        format_milliseconds(last.get("milliseconds")),
+        format_count(last.get("records")),
+        format_duration(health.history.lag),
     )
 
 

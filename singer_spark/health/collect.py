@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from singer_spark.errors import SettingsError, SingerSparkError, StateError
-from singer_spark.health.history import Activity, Case
+from singer_spark.health.history import FoundLock, History
 from singer_spark.health.rules import Health
 from singer_spark.pipeline import Alerts, load_pipeline
 from singer_spark.pipeline.find import find_twins
@@ -90,18 +90,18 @@ def _look(
 ) -> Looked:
     summary, holder = look_at(store, name)
     alerts = alerts or Alerts()
-    case = Case(
+    history = History(
         pipeline=name,
         now=datetime.now(timezone.utc),
         runs=summary.runs,
-        activity=_activity(holder),
+        lock=_lock(holder),
         alerts=alerts,
         cron=cron,
     )
-    return Looked(Health.of(case), alerts, store)
+    return Looked(Health.of(history), alerts, store)
 
 
-def _activity(holder: Holder | None) -> Activity | None:
+def _lock(holder: Holder | None) -> FoundLock | None:
     if holder is None:
         return None
-    return Activity(datetime.fromisoformat(holder.started_at), holder.is_dead)
+    return FoundLock(datetime.fromisoformat(holder.started_at), holder.is_dead)

@@ -16,6 +16,7 @@ from typing import Any
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline.cron import is_cron
 from singer_spark.pipeline.document import Section, expand, read_document
+from singer_spark.pipeline.plugins import OUR_TARGET, Plugin
 from singer_spark.state.documents import PIPELINE_NAME
 
 
@@ -51,16 +52,7 @@ def read_alerts(section: Section) -> Alerts:
     return alerts
 
 
-DEFAULT_TARGET = "target-spark-delta"
 STATE_FOLDER = ".singer-spark/state"
-
-
-@dataclass(frozen=True, slots=True)
-class Plugin:
-    """A command and its configuration, which may hold secrets and is never shown."""
-
-    command: str
-    config: Mapping[str, Any] = field(repr=False)
 
 
 def read_source(source: Section, folder: Path) -> tuple[Plugin, tuple[str, ...]]:
@@ -91,9 +83,7 @@ def read_destination(destination: Section, folder: Path) -> Plugin:
     if not bucket:
         destination.note("bucket", "is required in the short form")
     short_config = {"path": _join_bucket(bucket, path)}
-    return Plugin(
-        DEFAULT_TARGET, short_config | ({"compression": compression} if compression else {})
-    )
+    return Plugin(OUR_TARGET, short_config | ({"compression": compression} if compression else {}))
 
 
 def _join_bucket(bucket: str, path: str) -> str:
@@ -159,6 +149,11 @@ class Pipeline:
     locks: bool = True  # False lets runs of this pipeline start together
     keep_runs: int | None = KEEP_RUNS  # records of runs; None keeps all
     engine_idle: int | None = None  # seconds that Spark outlives the run
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether both sides are ours, which share an engine and know each other's rows."""
+        return self.tap.is_ours and self.target.is_ours
 
 
 def load_pipeline(path: Path, env: Mapping[str, str] = os.environ) -> Pipeline:

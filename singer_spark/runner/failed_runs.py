@@ -11,7 +11,7 @@ from singer_spark.bookmark import bookmarked
 from singer_spark.errors import SingerSparkError, StateError
 from singer_spark.names import merged_options
 from singer_spark.pipeline import Pipeline
-from singer_spark.pipeline.file import Plugin
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.pipeline.tables import find_tables
 from singer_spark.runner.identity import known_source, known_tables
 from singer_spark.runner.loading import loads_of, may_read

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any, final
 
@@ -33,7 +32,7 @@ from singer_spark.runner.commands import (
 from singer_spark.runner.loading import loading_of_plan, loading_of_schema
 from singer_spark.runner.process import Command
 from singer_spark.runner.record import RunRecord
-from singer_spark.runner.start import OUR_TAP, Kept, RunOptions, Start, choose_start
+from singer_spark.runner.start import Kept, RunOptions, Start, choose_start
 from singer_spark.runner.state_files import FileBook
 from singer_spark.runner.supervisor import (
     ChildError,
@@ -99,7 +98,7 @@ def sample_source(pipeline: Pipeline) -> Samples:
     """Discover the source and read one row per stream; None where none came in time."""
     tap = find_command("source.tap", pipeline.tap)
     config = dict(pipeline.tap.config)
-    if Path(pipeline.tap.command).name == OUR_TAP:
+    if pipeline.tap.is_ours:
         config["max_rows"] = 1
     with workshop(pipeline, LIMIT_SECONDS) as (job, children):
         told = tap.given("--config", config)
@@ -182,7 +181,7 @@ def preview_run(
     tap = find_command("source.tap", start.pipeline.tap)
     with workshop(start.pipeline) as (job, children):
         told = tap.given("--config", start.pipeline.tap.config)
-        if Path(pipeline.tap.command).name == OUR_TAP:
+        if pipeline.tap.is_ours:
             streams = _from_tap(job, children, told, start)
         else:
             streams = _from_catalog(catalog_of(job, children, told), start.state)

@@ -18,14 +18,15 @@ from singer_spark.bookmark import is_unfinished
 from singer_spark.errors import SettingsError
 from singer_spark.names import listed
 from singer_spark.pipeline import Pipeline
+from singer_spark.pipeline.plugins import version_of
 from singer_spark.runner.commands import Job, find_commands, open_folder, transfer_all
 from singer_spark.runner.lineage import tell_lineage
 from singer_spark.runner.loading import copied_by, has_maps, loads_of
 from singer_spark.runner.meter import Display, Meter, PlainDisplay
 from singer_spark.runner.process import tell_error
-from singer_spark.runner.record import RunRecord, suggest_lookbacks, version_of, warnings_of
+from singer_spark.runner.record import RunRecord, suggest_lookbacks, warnings_of
 from singer_spark.runner.sharing import engine_of_run, with_common_jars
-from singer_spark.runner.start import RunOptions, Start, choose_start, is_our_tap, renames
+from singer_spark.runner.start import RunOptions, Start, choose_start, renames
 from singer_spark.runner.state_files import FileBook, StateFiles
 from singer_spark.runner.state_store import Book, open_store_book
 from singer_spark.runner.supervisor import Children, Events, Stall, caught_signals, refuse_to_go_on
@@ -84,7 +85,7 @@ def run_pipeline(
             record.mode = start.mode
             tell_lineage("START", pipeline, record)
             job = replace(job, assignment=_assignment(book, start))
-            if is_our_tap(pipeline):
+            if pipeline.tap.is_ours:
                 transfer.on_source = book.note_source
             _move(job, record, transfer, start)
             _refuse_unread(start, record)
@@ -120,7 +121,7 @@ def _assignment(book: Book, start: Start) -> Assignment:
 def _refuse_unread(start: Start, record: RunRecord) -> None:
     """Fail where a stream was to be read afresh and our tap has not read it."""
     unread = [stream for stream in start.run.streams if stream not in record.streams]
-    if unread and is_our_tap(start.pipeline) and not renames(start.pipeline):
+    if unread and start.pipeline.tap.is_ours and not renames(start.pipeline):
         raise SettingsError(
             f"--refresh: the tap has sent no stream {listed(unread)}, only "
             f"{listed(record.streams)}; the stored state is unchanged; name one that it sends: "

@@ -17,7 +17,6 @@ from typing import Any, Protocol, final
 from singer_spark.assignment import Assignment, Attempt
 from singer_spark.errors import StateError
 from singer_spark.pipeline import Pipeline
-from singer_spark.pipeline.tables import is_ours
 from singer_spark.runner.identity import (
     NOTHING,
     Identities,
@@ -259,7 +258,7 @@ class StoreBook:
 
     def _note_end(self, start: Start, found: Identities) -> None:
         """Let a run whose target has not begun to commit rows be none that has left some."""
-        is_idle = not found.has_written and is_ours(start.pipeline.target)
+        is_idle = not found.has_written and start.pipeline.target.is_ours
 
         def settle(left: Generation) -> Generation:
             left = left.without_attempt(self._record.run_id) if is_idle else left

@@ -86,7 +86,7 @@ class TestTable:
         assert any(line.startswith("  the last run failed: tap failed: xxx") for line in lines)
         assert "colour: unknown key" in result.output
         (good,) = [line for line in lines if line.startswith("good")]
-        assert good.split()[-4:-2] + good.split()[-1:] == ["4.2s", "340", "min"]
+        assert good.split()[-5:-2] + good.split()[-1:] == ["4.2", "s", "340", "min"]
 
     @pytest.mark.parametrize(
         ("last", "code"), [({}, 0), ({"quarantined": 30}, 1), ({"exit_code": 75}, 2)]
