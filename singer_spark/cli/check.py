@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 
 import click
 
-from singer_spark.cli.completion import complete_pipeline
+from singer_spark.cli.options import pipelines_argument
 from singer_spark.cli.output import WIDTH, cut, json_option, show_json, wrap
 from singer_spark.errors import SettingsError, SingerSparkError
 from singer_spark.pipeline import (
     Pipeline,
     find_pipelines,
-    list_pipeline_files,
     load_pipeline,
     refuse_twins,
 )
@@ -46,7 +45,7 @@ class Step(NamedTuple):
 
 
 @click.command(short_help="Try everything that a run needs.")
-@click.argument("pipelines", metavar="[PIPELINE]...", nargs=-1, shell_complete=complete_pipeline)
+@pipelines_argument
 @json_option
 @click.pass_context
 def check(ctx: click.Context, /, *, pipelines: tuple[str, ...], as_json: bool) -> None:
@@ -56,7 +55,7 @@ def check(ctx: click.Context, /, *, pipelines: tuple[str, ...], as_json: bool) -
     stream, starts the target. Moves nothing. Exits with the code of the first thing that failed.
     """
     here = Path.cwd()
-    paths = find_pipelines(pipelines, here) if pipelines else list_pipeline_files(here)
+    paths = find_pipelines(pipelines, here)
     if not paths:
         raise SettingsError("no pipelines in pipelines/; write one with: singer-spark init")
     checked = {path: _check(path, quiet=as_json) for path in paths}

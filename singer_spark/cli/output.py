@@ -22,16 +22,19 @@ def show_json(value: Any) -> None:
     click.echo(digits.dumps(value, indent=2, plain=True))
 
 
-def lay_out(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
+def lay_out(
+    rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), width: int = WIDTH
+) -> list[str]:
     """Lay out rows in columns, those of the given numbers to the right; what is longer is cut."""
     rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     return [
         cut(
             "  ".join(
-                _pad(cell, width, right=number in right)
-                for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
+                _pad(cell, wide, right=number in right)
+                for number, (cell, wide) in enumerate(zip(row, widths, strict=True))
+            ).rstrip(),
+            width,
         )
         for row in rows
     ]

@@ -184,12 +184,6 @@ class Health:
         """Judge a history."""
         return cls(history, judge(history))
 
-    @classmethod
-    def unknown(cls, pipeline: str, now: datetime, reason: str) -> Health:
-        """Tell that a pipeline cannot even be looked at."""
-        finding = Finding("unreadable", Level.CRITICAL, reason)
-        return cls(History(pipeline=pipeline, now=now), (finding,))
-
     @property
     def pipeline(self) -> str:
         """The pipeline's name."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from singer_spark import digits
 from singer_spark.assignment import EVERY_STREAM, Attempt, TableIdentity
@@ -17,7 +17,7 @@ from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.plugins import OUR_TAP
 from singer_spark.runner.failed_runs import go_on_after
 from singer_spark.runner.identity import known_tables
-from singer_spark.runner.state_files import StateFiles
+from singer_spark.runner.run_state import KeptState, StateFiles
 from singer_spark.state.checkpoint import Checkpoint
 
 
@@ -111,29 +111,8 @@ class Start(NamedTuple):
         return {stream: digits.canonical(one) for stream, one in bookmarks.items()}
 
 
-class Kept(Protocol):
-    """The state that is kept between runs."""
-
-    @property
-    def state(self) -> Mapping[str, Any]:
-        """The state that an incremental run starts from, once it is read."""
-
-    @property
-    def belongs(self) -> Mapping[str, Any]:
-        """The source and the tables that it belongs to."""
-
-    def read(self) -> None:
-        """Read the state; what cannot be read fails the run, which is recorded then."""
-
-    def resume(self) -> Checkpoint | None:
-        """Read how far a failed run got; None where there is none."""
-
-    def attempts(self) -> Mapping[str, Attempt]:
-        """The runs that have not succeeded since the state was stored."""
-
-
 def choose_start(
-    pipeline: Pipeline, kept: Kept, options: RunOptions, say: Callable[[str], None]
+    pipeline: Pipeline, kept: KeptState, options: RunOptions, say: Callable[[str], None]
 ) -> Start:
     """Choose where to start, and say so."""
     start = _chosen(pipeline, kept, options, say)
@@ -141,7 +120,7 @@ def choose_start(
 
 
 def _chosen(
-    pipeline: Pipeline, kept: Kept, options: RunOptions, say: Callable[[str], None]
+    pipeline: Pipeline, kept: KeptState, options: RunOptions, say: Callable[[str], None]
 ) -> Start:
     belongs = kept.belongs
     if options.window:
@@ -174,7 +153,7 @@ def _chosen(
 
 
 def _resume(
-    pipeline: Pipeline, kept: Kept, failed: Checkpoint, say: Callable[[str], None]
+    pipeline: Pipeline, kept: KeptState, failed: Checkpoint, say: Callable[[str], None]
 ) -> Start:
     names = {"full": " --full", "refresh": f" --refresh {', '.join(failed.streams)}"}
     say(f"Resuming{names.get(failed.mode, '')} (from the checkpoint of the failed run)")

@@ -252,7 +252,7 @@ class TestGeneration:
         def overtake(*_):
             write_generation(spied.store, "p", Generation(number=2**40), Expect.ABSENT)
 
-        monkeypatch.setattr("singer_spark.runner.state_store.StoreBook._record_death", overtake)
+        monkeypatch.setattr("singer_spark.runner.state_store.StateInStore._record_death", overtake)
         spied.fail(LostLockError)
         assert spied.note("tap-fake.pid") is None
 
