@@ -16,7 +16,7 @@ import click
 from singer_spark.cli.output import cut
 from singer_spark.printable import printable
 from singer_spark.runner import Display, PlainDisplay
-from singer_spark.runner.streams import StreamFacts
+from singer_spark.runner.streams import StreamCounts
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -101,7 +101,7 @@ class LiveDisplay:
                 printable(line), markup=False, highlight=False, soft_wrap=True
             )
 
-    def show(self, streams: Mapping[str, StreamFacts]) -> None:
+    def show(self, streams: Mapping[str, StreamCounts]) -> None:
         """Move the lines of the streams."""
         for name, facts in streams.items():
             moving = self._find(name)
@@ -131,5 +131,5 @@ class LiveDisplay:
         return self._tasks[name]
 
 
-def _tell_commits(facts: StreamFacts) -> str:
+def _tell_commits(facts: StreamCounts) -> str:
     return "" if not facts.commits else f"{facts.commits} committed"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from singer_spark.assignment import EVERY_STREAM, Assignment, Attempt, is_same_source
 from singer_spark.bookmark import bookmarked
 from singer_spark.errors import SingerSparkError, StateError
-from singer_spark.names import merged_options
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.plugins import Plugin
 from singer_spark.pipeline.tables import find_tables
@@ -186,8 +185,7 @@ def _appended(pipeline: Pipeline, stream: str, reached: Reached) -> tuple[str, .
 def _is_limited(pipeline: Pipeline, stream: str) -> bool:
     """Say whether our tap never reads all rows of a stream, so that they replace none."""
     config = pipeline.tap.config
-    given = config.get("stream_options")
-    options = merged_options(stream, given if isinstance(given, Mapping) else None)
+    options = pipeline.tap.options_of(stream)
     is_part = any(options.get(name) for name in ("where", "sample")) or config.get("max_rows")
     return bool(is_part) or str(config.get("source_url")).startswith("kafka:")
 
@@ -201,7 +199,7 @@ def _tables_of(belongs: Mapping[str, Any], stream: str) -> Collection[str]:
 def _width(pipeline: Pipeline, stream: str) -> int:
     """Count the tables that stream_maps make of a stream."""
     copies, itself = 0, 1
-    for maps in map(_maps, (pipeline.tap, pipeline.target)):
+    for maps in (pipeline.tap.stream_maps, pipeline.target.stream_maps):
         for one in maps.values():
             if isinstance(one, Mapping) and "__source__" in one:
                 copies += fnmatchcase(stream, str(one["__source__"]))
@@ -209,11 +207,6 @@ def _width(pipeline: Pipeline, stream: str) -> int:
         if (maps.get("__else__", _UNMAPPED) if own is _UNMAPPED else own) in (None, "__NULL__"):
             itself = 0
     return max(1, copies + itself)
-
-
-def _maps(side: Plugin) -> Mapping[str, Any]:
-    maps = side.config.get("stream_maps")
-    return maps if isinstance(maps, Mapping) else {}
 
 
 def _released(kept: KeptState, stream: str) -> Any:
@@ -225,6 +218,4 @@ def _released(kept: KeptState, stream: str) -> Any:
 
 def _appends_by_name(target: Plugin, table: str) -> bool:
     """Say whether a stream is appended because someone chose that."""
-    given = target.config.get("stream_options")
-    options = merged_options(table, given if isinstance(given, Mapping) else None)
-    return (options.get("load_method") or target.config.get("load_method")) == APPEND_ONLY
+    return bool(target.setting("load_method", table) == APPEND_ONLY)

@@ -11,7 +11,6 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from singer_spark.assignment import EVERY_STREAM, REPLACING
-from singer_spark.names import merged_options
 from singer_spark.pipeline import Pipeline
 from singer_spark.scope import CHANGES_ONLY, RANGE, Scope, scope_of
 
@@ -159,8 +158,7 @@ def copied_by(pipeline: Pipeline) -> list[str]:
 
 
 def _maps(pipeline: Pipeline) -> list[Any]:
-    given = [side.config.get("stream_maps") for side in (pipeline.tap, pipeline.target)]
-    return [one for maps in given if isinstance(maps, Mapping) for one in maps.values()]
+    return [*pipeline.tap.stream_maps.values(), *pipeline.target.stream_maps.values()]
 
 
 def _followed(pipeline: Pipeline, schema: Mapping[str, Any], scope: Scope | None) -> str | None:
@@ -168,21 +166,19 @@ def _followed(pipeline: Pipeline, schema: Mapping[str, Any], scope: Scope | None
     if scope is None:
         return None
     config = pipeline.tap.config
-    options = merged_options(str(schema.get("stream")), config.get("stream_options"))
+    options = pipeline.tap.options_of(str(schema.get("stream")))
     method = options.get("replication_method") or config.get("default_replication_method")
     follows = scope.why == CHANGES_ONLY or options.get("new_files") or method == LOG_BASED
     return LOG_BASED if follows else FULL_TABLE
 
 
 def _loading(pipeline: Pipeline, stream: str, *, keys: Sequence[str], **read: Any) -> Loading:
-    config = pipeline.target.config
     if not pipeline.target.is_ours:
         return Loading(keys=tuple(keys), **read)
-    given = config.get("stream_options")
-    options = merged_options(stream, given if isinstance(given, Mapping) else None)
+    options = pipeline.target.options_of(stream)
     return Loading(
         keys=tuple(keys if options.get("key_properties") is None else options["key_properties"]),
-        load_method=options.get("load_method") or config.get("load_method") or UPSERT,
+        load_method=pipeline.target.setting("load_method", stream) or UPSERT,
         range_column=options.get("range_column"),
         **read,
     )

@@ -12,7 +12,7 @@ from typing import Protocol, final
 
 import click
 
-from singer_spark.runner.streams import Facts, StreamFacts, Tally
+from singer_spark.runner.streams import Reports, StreamCounts, Tally
 from singer_spark.runner.supervisor import Children
 
 PROC = Path("/proc")
@@ -45,7 +45,7 @@ class Display(Protocol):
     def say(self, line: str) -> None:
         """Show a line that stays."""
 
-    def show(self, streams: Mapping[str, StreamFacts]) -> None:
+    def show(self, streams: Mapping[str, StreamCounts]) -> None:
         """Show how far the streams are."""
 
 
@@ -63,7 +63,7 @@ class PlainDisplay:
         self._told.clear()
         self.say(f"Running: {pipeline}")
 
-    def show(self, streams: Mapping[str, StreamFacts]) -> None:
+    def show(self, streams: Mapping[str, StreamCounts]) -> None:
         """Tell the streams that moved."""
         for name, facts in streams.items():
             if facts.rows != self._told.get(name, 0):
@@ -83,8 +83,8 @@ class Meter:
         self._message_bytes = 0
         self.extract_milliseconds: int | None = None
         self.peak_bytes: dict[str, int] = {}  # by command
-        self.streams: Mapping[str, StreamFacts] = {}
-        self.facts = Facts(report_file)
+        self.streams: Mapping[str, StreamCounts] = {}
+        self.facts = Reports(report_file)
         self._display = display
         self._shown = self._begun = time.monotonic()
         self._sampled = float("-inf")

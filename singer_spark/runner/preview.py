@@ -98,7 +98,7 @@ def sample_source(pipeline: Pipeline) -> Samples:
     config = dict(pipeline.tap.config)
     if pipeline.tap.is_ours:
         config["max_rows"] = 1
-    with workshop(pipeline, LIMIT_SECONDS) as (job, children):
+    with open_trial(pipeline, LIMIT_SECONDS) as (job, children):
         told = tap.given("--config", config)
         catalog = catalog_of(job, children, told)
         samples = Samples(chosen_ids(catalog, pipeline.streams))
@@ -121,7 +121,7 @@ def sample_source(pipeline: Pipeline) -> Samples:
 def start_target(pipeline: Pipeline) -> None:
     """Start the target with nothing to load; it must end in peace."""
     target = find_command("destination.target", pipeline.target)
-    with workshop(pipeline, LIMIT_SECONDS) as (job, children):
+    with open_trial(pipeline, LIMIT_SECONDS) as (job, children):
         told = target.given("--config", pipeline.target.config)
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
         child = children.start(told, env=job.env, **pipes)
@@ -129,7 +129,7 @@ def start_target(pipeline: Pipeline) -> None:
 
 
 @contextmanager
-def workshop(pipeline: Pipeline, limit: float | None = None) -> Iterator[tuple[Job, Children]]:
+def open_trial(pipeline: Pipeline, limit: float | None = None) -> Iterator[tuple[Job, Children]]:
     """Open a private folder, with children that end before it goes, in a limit at the latest."""
     timeout = min(pipeline.timeout or math.inf, limit or math.inf)
     events: Events = SimpleQueue()
@@ -153,7 +153,7 @@ def preview_run(
     kept.read()
     start = choose_start(pipeline, kept, options, say)
     tap = find_command("source.tap", start.pipeline.tap)
-    with workshop(start.pipeline) as (job, children):
+    with open_trial(start.pipeline) as (job, children):
         told = tap.given("--config", start.pipeline.tap.config)
         if pipeline.tap.is_ours:
             streams = _from_tap(job, children, told, start)

@@ -20,10 +20,10 @@ from singer_spark.names import listed
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.plugins import version_of
 from singer_spark.runner.commands import Job, find_commands, open_folder, transfer_all
-from singer_spark.runner.lineage import tell_lineage
+from singer_spark.runner.lineage import send_lineage
 from singer_spark.runner.loading import copied_by, has_maps, loads_of
 from singer_spark.runner.meter import Display, Meter, PlainDisplay
-from singer_spark.runner.process import tell_error
+from singer_spark.runner.process import print_error
 from singer_spark.runner.record import RunRecord, suggest_lookbacks, warnings_of
 from singer_spark.runner.run_state import RunState, StateFiles, StateInFiles
 from singer_spark.runner.sharing import engine_of_run, with_common_jars
@@ -83,28 +83,28 @@ def run_pipeline(
             kept.read()
             start = choose_start(pipeline, kept, options, display.say)
             record.mode = start.mode
-            tell_lineage("START", pipeline, record)
+            send_lineage("START", pipeline, record)
             job = replace(job, assignment=_assignment(kept, start))
             if pipeline.tap.is_ours:
                 transfer.on_source = kept.note_source
             _move(job, record, transfer, start)
             _refuse_unread(start, record)
-            record.suggested_lookback = suggest_lookbacks(pipeline, record, kept)
+            record.suggested_lookback = suggest_lookbacks(pipeline, record, kept.history)
             reached = transfer.last_state if advances else None
             after = kept.finish(reached, transfer.meter.facts.found)
             if transfer.ended_with_empty_state and after:
-                tell_error(EMPTY_STATE)
+                print_error(EMPTY_STATE)
         except Exception as error:
             record.close(error)
             reached = transfer.last_state if advances else None
             kept.fail(reached, transfer.meter.facts.found)
-            tell_lineage("FAIL", pipeline, record)
+            send_lineage("FAIL", pipeline, record)
             if on_failure:
                 on_failure(_result(record, record.state_after))
             raise
-    tell_lineage("COMPLETE", pipeline, record)
+    send_lineage("COMPLETE", pipeline, record)
     for warning in warnings_of(record):
-        tell_error(f"Warning: {warning}")
+        print_error(f"Warning: {warning}")
     return _result(record, after)
 
 

@@ -28,7 +28,7 @@ from singer_spark.runner.identity import (
     with_identities,
     without_left_out,
 )
-from singer_spark.runner.process import tell_error
+from singer_spark.runner.process import print_error
 from singer_spark.runner.record import RunRecord
 from singer_spark.runner.run_state import KeptState, RunState
 from singer_spark.runner.start import WINDOW, Start, names_differ
@@ -310,7 +310,7 @@ def open_stored_state(
     """Open the pipeline's store and hold its lock; a lost lock ends the run by an event."""
     store = create_state_store(pipeline.state)
     if not pipeline.locks:
-        tell_error(f"Warning: {NO_LOCK.format(pipeline.name)}")
+        print_error(f"Warning: {NO_LOCK.format(pipeline.name)}")
         yield StateInStore(store, None, record, keep_runs=pipeline.keep_runs)
         return
 
@@ -336,4 +336,4 @@ def _warned(what: str) -> Iterator[None]:
     try:
         yield
     except StateError as error:
-        tell_error(f"Warning: {what}: {error.message}")
+        print_error(f"Warning: {what}: {error.message}")

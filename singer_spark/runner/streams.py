@@ -119,7 +119,7 @@ CHANGES = ("inserted", "updated", "deleted", "unchanged")  # of a commit's rows
 
 
 @dataclass(slots=True)
-class StreamFacts:
+class StreamCounts:
     """One stream; `records` is what the tap sent, None where batch files hide it.
 
     `batched` is how many of them the tap says that it has written into files of `batched_bytes`,
@@ -176,7 +176,7 @@ class StreamFacts:
                 setattr(self, name, round((getattr(self, name) or 0) + number))
 
 
-class Facts:
+class Reports:
     """What tap and target have reported so far: by stream, and of the run as a whole.
 
     `found` is of the run, and `doing` what a command says that it is busy with.
@@ -187,7 +187,7 @@ class Facts:
         self.doing: dict[str, str] = {}
         self._path = path
         self._read = 0
-        self._streams: dict[str, StreamFacts] = defaultdict(StreamFacts)
+        self._streams: dict[str, StreamCounts] = defaultdict(StreamCounts)
         self._target_tells = False
 
     def find_source(self) -> Mapping[str, Any] | None:
@@ -230,13 +230,13 @@ class Facts:
                 self._target_tells |= kind in ("commit", "quarantine")
         self.found = found
 
-    def by_stream(self, tally: Tally) -> dict[str, StreamFacts]:
+    def by_stream(self, tally: Tally) -> dict[str, StreamCounts]:
         """Join what was told with what was counted, in the order of the tap's streams."""
         names = dict.fromkeys([*tally.counts, *self._streams])
         return {name: self._of(name, tally) for name in names}
 
-    def _of(self, name: str, tally: Tally) -> StreamFacts:
-        told = self._streams.get(name) or StreamFacts()
+    def _of(self, name: str, tally: Tally) -> StreamCounts:
+        told = self._streams.get(name) or StreamCounts()
         counted: int | None = tally.counts.get(name, 0) + (told.batched or 0)
         if name in tally.batched and told.batched is None:
             counted = None
@@ -248,7 +248,7 @@ class Facts:
         return replace(told, records=counted, **filled)
 
 
-def find_mismatches(streams: Mapping[str, StreamFacts]) -> dict[str, str]:
+def find_mismatches(streams: Mapping[str, StreamCounts]) -> dict[str, str]:
     """Tell where the target accounts for other rows than the tap sent."""
     return {
         name: f"the tap sent {facts.records} records, the target accounts for {accounted}"

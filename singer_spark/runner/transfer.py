@@ -24,7 +24,7 @@ from singer_spark.errors import ProtocolError, SingerSparkError
 from singer_spark.runner import supervisor
 from singer_spark.runner.meter import Meter
 from singer_spark.runner.process import Child, Command
-from singer_spark.runner.streams import StreamFacts
+from singer_spark.runner.streams import StreamCounts
 from singer_spark.runner.supervisor import ChildError, Children, Drained, Exited, Failed
 
 BLOCK_BYTES = 256 * 2**10
@@ -193,7 +193,7 @@ class Transfer:
                 self._state_line = line
 
 
-def _uncommitted(streams: Mapping[str, StreamFacts]) -> list[str]:
+def _uncommitted(streams: Mapping[str, StreamCounts]) -> list[str]:
     """List the streams of which the target has not yet accounted for all that was sent."""
     return [
         name

@@ -9,7 +9,7 @@ import pytest
 from singer_spark.cli.output import lay_out
 from singer_spark.errors import DataError
 from singer_spark.printable import guard_logs, one_line, printable
-from singer_spark.runner.process import tell_error
+from singer_spark.runner.process import print_error
 
 HOSTILE = "a\x1b[2Jb\x9b2J\rc\u202ed\x00"
 
@@ -30,7 +30,7 @@ def test_control_characters_are_escaped_and_other_signs_stay():
 
 def test_errors_logs_and_tables_show_no_control_character(capsys, caplog, guarded):
     assert "\x1b" not in DataError(f"stream {HOSTILE}").format_message()
-    tell_error(HOSTILE)
+    print_error(HOSTILE)
     assert "\x1b" not in capsys.readouterr().err
     logging.getLogger("singer_spark").warning("stream %s is odd", f"{HOSTILE}\nERROR forged")
     assert "\x1b" not in caplog.text

@@ -118,16 +118,15 @@ class TestReload:
     )
     def test_it_says_of_each_stream_how_its_rows_are_loaded(self, config, expected):
         target = Plugin("target-spark-delta", config)
-        pipeline = SimpleNamespace(tap=SimpleNamespace(config={}), target=target)
+        pipeline = SimpleNamespace(tap=Plugin("tap", {}), target=target)
         run = Assignment(run_id="r", loads=loads_of(pipeline), renames=has_maps(pipeline))
         assert run.loaded("orders", ["id"]) == expected
-        target.command = "target-jsonl"
+        pipeline.target = Plugin("target-jsonl", config)
         assert Assignment(run_id="r", loads=loads_of(pipeline)).loaded("orders", ["id"]) == Loaded()
 
     def test_it_says_how_many_tables_streams_fill_at_least(self):
         maps = {"orders": {}, "more": {"__source__": "ord*"}, "gone": None}
-        sides = {"tap": SimpleNamespace(config={}), "target": SimpleNamespace(config={})}
-        sides["target"].config["stream_maps"] = maps
+        sides = {"tap": Plugin("tap", {}), "target": Plugin("target", {"stream_maps": maps})}
         run = Assignment(run_id="r", copied=copied_by(SimpleNamespace(**sides)))
         assert (run.tables_of("orders"), run.tables_of("users")) == (2, 1)
 
