@@ -135,7 +135,7 @@ def _explain(error: jsonschema_rs.ValidationError, root: dict[str, Any]) -> Iter
 
 
 def is_web_address(text: str) -> bool:
-    """Tell whether a text is a URL that can be posted to."""
+    """Say whether a text is a URL that can be posted to."""
     try:
         parts = urlsplit(text)
         port = parts.port

@@ -111,8 +111,8 @@ def transit_advice(config: Mapping[str, Any]) -> str | None:
     mode = _mode(found["rest"], config.get("source_options"))
     if all(_LOCAL.fullmatch(host) for host in hosts) or mode == _SURE:
         return None
-    told = f"sslmode {mode} does" if mode else "without sslmode the connection does"
-    return f"{told} not prove who the server is; set sslmode={_SURE} in source_url"
+    what = f"sslmode {mode} does" if mode else "without sslmode the connection does"
+    return f"{what} not prove who the server is; set sslmode={_SURE} in source_url"
 
 
 def _mode(rest: str, options: object) -> str | None:

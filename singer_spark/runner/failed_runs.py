@@ -1,4 +1,4 @@
-"""How a run begins after others that failed, where nothing tells their rows from those to come."""
+"""How a run begins after others that failed, where their rows look like those to come."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNMAPPED = object()
 
 
 def go_on_after(start: Start, kept: KeptState, say: Callable[[str], None]) -> Start:
-    """Begin streams whose rows nothing tells apart where the failed runs before this one stopped.
+    """Begin streams without a key where the failed runs before this one stopped.
 
     Only for our own tap and target. A stream that is replaced, or read in a range, says for itself
     where it begins; one that is appended to whatever the table has goes on with what had begun.
@@ -63,9 +63,9 @@ def go_on_after(start: Start, kept: KeptState, say: Callable[[str], None]) -> St
 
 def _too_many(pipeline: Pipeline, count: int) -> StateError:
     return StateError(
-        f"{count} runs have failed since the state was stored, and rows of one more could not be "
-        f"told; take over what the tables have: singer-spark state recover {pipeline.name}, or "
-        f"give the state: singer-spark state set {pipeline.name} FILE"
+        f"{count} runs have failed since the state was stored, and the rows of one more could not "
+        f"be recognised; take the state from the tables: singer-spark state recover "
+        f"{pipeline.name}, or give it: singer-spark state set {pipeline.name} FILE"
     )
 
 
@@ -132,8 +132,8 @@ def _goes_on(start: Start, stream: str, reached: Reached, known: Known, kept: Ke
         )
     if reached.has_lost_rows:
         raise StateError(
-            f"{stream}: run {reached.run_id}, which failed, left a commit that lacks rows, and "
-            f"nothing tells those that are there from those to come; {anew}"
+            f"{stream}: run {reached.run_id}, which failed, left a commit that lacks rows, and the "
+            f"rows that are there cannot be recognised when they come again; {anew}"
         )
     if not is_same and not reached.replaces:
         raise StateError(

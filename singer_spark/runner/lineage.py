@@ -1,4 +1,4 @@
-"""OpenLineage: a run's start and end told to those who keep a map of data, where asked for.
+"""OpenLineage: events of a run's start and end, for those who keep a map of data.
 
 Told by `openlineage` of the pipeline file (a URL, or a file that gets one line per event), else by
 OPENLINEAGE_URL and its companions, as every OpenLineage client knows them. What cannot be told is
@@ -30,7 +30,7 @@ FACETS = "https://openlineage.io/spec/facets/1-0-0"
 
 
 def send_lineage(kind: str, pipeline: Pipeline, record: RunRecord) -> None:
-    """Tell an event: START, COMPLETE or FAIL."""
+    """Send an event: START, COMPLETE or FAIL."""
     place = pipeline.openlineage or _from_environment()
     if not place:
         return

@@ -29,7 +29,7 @@ class Loading:
         keys: The columns that rows are merged by.
         bookmark: The replication key.
         scope: Which rows are read; None where the tap does not say.
-        load_method: As the target is told; None where the target is not ours.
+        load_method: As the target's settings say; None where it is not ours.
         range_column: What delete-insert replaces by.
     """
 
@@ -99,15 +99,15 @@ class Loading:
             f"or load_method {APPEND}"  # fmt: skip
 
 
-def loading_of_plan(pipeline: Pipeline, told: Mapping[str, Any]) -> Loading:
+def loading_of_plan(pipeline: Pipeline, plan: Mapping[str, Any]) -> Loading:
     """Read how a stream is loaded off what our tap answers to --plan."""
     return _loading(
         pipeline,
-        str(told.get("stream")),
-        method=told.get("method"),
-        keys=told.get("key_properties") or (),
-        bookmark=told.get("key") if told.get("method") == INCREMENTAL else None,
-        scope=scope_of({"singer_spark": {"read": told.get("read")}}),
+        str(plan.get("stream")),
+        method=plan.get("method"),
+        keys=plan.get("key_properties") or (),
+        bookmark=plan.get("key") if plan.get("method") == INCREMENTAL else None,
+        scope=scope_of({"singer_spark": {"read": plan.get("read")}}),
     )
 
 
@@ -162,7 +162,7 @@ def _maps(pipeline: Pipeline) -> list[Any]:
 
 
 def _followed(pipeline: Pipeline, schema: Mapping[str, Any], scope: Scope | None) -> str | None:
-    """Tell a stream of changes, whose first read is whole too, from one that is read in full."""
+    """Tell apart a stream of changes, whose first read is whole too, and one read in full."""
     if scope is None:
         return None
     config = pipeline.tap.config
@@ -185,7 +185,7 @@ def _loading(pipeline: Pipeline, stream: str, *, keys: Sequence[str], **read: An
 
 
 def may_read(pipeline: Pipeline, stream: str) -> bool:
-    """Say whether a run of our tap reads a stream, as far as the settings tell."""
+    """Say whether a run of our tap reads a stream, as far as its settings say."""
     config, selected = pipeline.tap.config, pipeline.streams
     if selected and not _is_chosen(stream, selected):
         return False

@@ -139,7 +139,7 @@ class Child:
 
     @property
     def reason(self) -> str:
-        """The line of the log that tells why it failed: its last error, else its last line."""
+        """The line of the log that says why it failed: its last error, else its last line."""
         text = ESCAPES.sub("", self._log_end.decode(errors="replace"))
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith("Error: ")]

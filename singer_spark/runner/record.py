@@ -23,7 +23,7 @@ from singer_spark.runner.streams import StreamCounts, find_mismatches
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state.holder import Holder
 
-EXIT_KILLED = 137  # what a shell tells of SIGKILL
+EXIT_KILLED = 137  # as a shell reports SIGKILL
 ERROR_KEPT = 500  # characters
 TOTALS = (
     "loaded",
@@ -72,7 +72,7 @@ class RunRecord:
         return find_mismatches(self.streams) if self.compares and not self.exit_code else {}
 
     def close(self, error: BaseException | None = None) -> None:
-        """Note how and when the run ended; of an unplanned error only the kind is safe to tell."""
+        """Note how and when the run ended; of an unplanned error only the kind is no secret."""
         self.milliseconds = round((time.monotonic() - self._begun) * 1000)
         if isinstance(error, click.ClickException):
             told = error.record if isinstance(error, ChildError) else error.format_message()
@@ -82,7 +82,7 @@ class RunRecord:
 
     @classmethod
     def of_dead(cls, pipeline: str, holder: Holder, state: Mapping[str, Any]) -> RunRecord:
-        """Tell of a run that could not tell of its own end, from the lock that it left."""
+        """Describe a run that died before it could do so, from the lock that it left."""
         started, seen = map(datetime.fromisoformat, (holder.started_at, holder.heartbeat_at))
         return cls(
             pipeline=pipeline,
@@ -97,7 +97,7 @@ class RunRecord:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the record as plain JSON values; None is what nobody told."""
+        """Give the record as plain JSON values; None is what nobody reported."""
         finished_at = self.started_at + timedelta(milliseconds=self.milliseconds)
         bookmarks = _bookmarks(self.state_after)
         lags = {
@@ -167,7 +167,7 @@ def suggest_lookbacks(
 
 
 def warnings_of(record: RunRecord) -> Iterator[str]:
-    """Put what needs a look into words."""
+    """List what the operator should look into although the run succeeded."""
     if not record.streams:
         yield (
             "the tap sent no stream at all; see what it offers with singer-spark check. A tap "

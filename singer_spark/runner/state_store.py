@@ -53,7 +53,7 @@ HISTORY_RUNS = 50
 
 
 class StoredState(KeptState):
-    """The state in a store, only looked at."""
+    """The state in a store, only read."""
 
     def __init__(self, store: StateStore, name: str) -> None:
         self._store, self._name = store, name
@@ -282,7 +282,7 @@ class StateInStore(StoredState, RunState):
 
     @property
     def _goes_on(self) -> bool:
-        """Tell that what the run did not say stays true: it began from a state, not afresh."""
+        """Whether what the run did not change stays true: it began from a state, not afresh."""
         start = self._start
         return bool(start and (start.mode == "resume" or start.run.mode == "incremental"))
 
