@@ -437,6 +437,7 @@ report(kind="table", stream="empty", **{TABLE!r})
 report(kind="source", stream="", **{SOURCE!r})
 report(kind="table", stream="orders", **{table!r})
 """
+        (bench.folder / "committed").unlink(missing_ok=True)  # of a run before
         bench.write("target-fake", REPORT + facts + TARGET)
         bench.write("tap-fake", SPY + TAP + 'await_note("committed")\nsys.exit(3)')
         bench.fail(ChildError, RunOptions(**options))
