@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from singer_spark.engine import jars
 from singer_spark.engine.java import find_java
@@ -128,9 +129,7 @@ class Spec:
     @classmethod
     def from_json(cls, text: str) -> Spec:
         """Read what `to_json` wrote."""
-        members: dict[str, Any] = json.loads(text)
-        listed = {name: tuple(members[name]) for name in ("own", "options")}
-        return cls(**{**members, **listed})
+        return msgspec.json.decode(text, type=cls)
 
 
 def _jars(settings: SparkSettings, urls: Iterable[str]) -> dict[str, str]:
