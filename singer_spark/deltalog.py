@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from singer_spark import digits
+from singer_spark import exact_json
 
 if TYPE_CHECKING:
-    from singer_spark.state.objects import ObjectStore
+    from singer_spark.storage.objects import ObjectStore
 
 # What a commit of ours says that takes back the one before it: the version of that.
 UNDOES = "undoes"
@@ -216,80 +216,6 @@ def _log(table: str) -> str:
     return f"{table.rstrip('/')}/_delta_log" if table else "_delta_log"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableCommit:
-    """A commit that carries the state which it made true."""
-
-    table: str
-    stream: str
-    version: int
-    committed_at: str
-    run_id: str | None
-    state: Any
-    state_of: str  # the stream of the tap; the table's may have another name
-    newer: int  # commits of the pipeline with rows, but without a state, after it
-    appends: bool = False  # whether nothing tells its rows from others
-
-
-@dataclass(frozen=True, slots=True)
-class TableLog:
-    """What a table's log tells of one pipeline: its newest commit with a state, if there is one."""
-
-    table: str
-    oldest: int
-    commit: TableCommit | None
-    pipelines: frozenset[str] = frozenset()  # whose commits were met on the way
-    restored_in: int | None = None  # the version that turned it back behind its newest bookmark
-    lacking_in: int | None = None  # the oldest version whose bookmark is not true: it lacks rows
-
-    @property
-    def is_cut(self) -> bool:
-        """Tell that older commits were cleaned up."""
-        return self.oldest > 0
-
-
-def read_logs(objects: ObjectStore, pipeline: str) -> list[TableLog]:
-    """Read the logs of all tables in a folder."""
-    return [
-        _read_log(table, versions[0], commits, pipeline)
-        for table, versions, commits in tables_in(objects)
-    ]
-
-
-def _read_log(table: str, oldest: int, commits: Iterable[CommitInfo], pipeline: str) -> TableLog:
-    restored = lacking = None
-    newer, names = 0, set[str]()
-    for commit in commits:
-        said = commit.metadata
-        if restored is None and commit.turns_back:
-            restored = commit.version
-        if said.get("pipeline") == pipeline and said.get("state") is not None:
-            if commit.lacks_rows:
-                lacking = commit.version
-            else:
-                # What was committed before a RESTORE may be in the table no more.
-                found = None if restored is not None else _table_commit(table, commit, newer)
-                return TableLog(table, oldest, found, restored_in=restored, lacking_in=lacking)
-        newer += commit.wrote_rows_of(pipeline)
-        names |= {str(said["pipeline"])} if said.get("pipeline") else set()
-    return TableLog(table, oldest, None, frozenset(names), lacking_in=lacking)
-
-
-def _table_commit(table: str, commit: CommitInfo, newer: int) -> TableCommit:
-    said = commit.metadata
-    return TableCommit(
-        table=table,
-        stream=str(said.get("stream")),
-        version=commit.version,
-        committed_at=commit.committed_at,
-        run_id=said.get("run_id"),
-        state=said["state"],
-        state_of=commit.source,
-        newer=newer,
-        appends=said.get("appends") is True,
-    )
-
-
 def _actions(body: bytes, kind: str) -> Iterator[dict[str, Any]]:
     """Give the actions of a kind; the others, which may be thousands, are not parsed."""
     start = f'"{kind}"'.encode()
@@ -303,7 +229,7 @@ def _actions(body: bytes, kind: str) -> Iterator[dict[str, Any]]:
 def parsed(text: str | bytes | None) -> dict[str, Any]:
     """Read a JSON object; anything else, such as the note of another program, is an empty one."""
     try:
-        value = digits.loads(text or "")
+        value = exact_json.loads(text or "")
     except (TypeError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}

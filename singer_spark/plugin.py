@@ -1,4 +1,4 @@
-"""What tap and target share as Singer plugins: settings errors, version, signals."""
+"""What tap and target share as Singer plugins: Spark's settings, settings errors, signals."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any, ClassVar
 
 import click
 from jsonschema import ValidationError
+from singer_sdk import typing as th
 from singer_sdk.plugin_base import JSONSchemaValidator, PluginBase, _ConfigInput
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
-from singer_spark.printable import guard_logs
-from singer_spark.settings import map_problems, spark_problems
+from singer_spark.settings import DEFAULT_MASTER, map_problems, spark_problems
+from singer_spark.text import guard_logs
 
 
 class SparkPlugin(PluginBase):
@@ -105,3 +106,55 @@ def _explain(error: ValidationError) -> str:
     if error.validator in ("anyOf", "oneOf"):
         return f"{where} has a value of none of the kinds that it may be; look at its description"
     return f"{where} must satisfy {error.validator} {rule}"
+
+
+SPARK = th.PropertiesList(
+    th.Property(
+        "spark_master",
+        th.StringType,
+        default=DEFAULT_MASTER,
+        title="Spark master",
+        description="local[4], spark://host:7077; for YARN and Kubernetes use spark_remote.",
+    ),
+    th.Property(
+        "spark_remote",
+        th.StringType,
+        secret=True,
+        title="Spark Connect server",
+        description="A Spark Connect server such as sc://host:15002; excludes spark_master.",
+    ),
+    th.Property(
+        "spark_conf",
+        th.ObjectType(additional_properties=True),
+        default={},
+        secret=True,
+        title="Spark configuration",
+        description="Any Spark configuration, except what the product's promises rest on.",
+    ),
+    th.Property(
+        "spark_packages",
+        th.ArrayType(th.StringType),
+        default=[],
+        title="Maven packages",
+        description=(
+            "More Maven coordinates. Delta, S3 and the drivers of known JDBC URLs are added "
+            "by themselves."
+        ),
+    ),
+    th.Property(
+        "spark_jars",
+        th.ArrayType(th.StringType),
+        default=[],
+        title="Local jars",
+        description="Local jars; with these nothing is resolved from a repository.",
+    ),
+    th.Property(
+        "engine_idle",
+        th.StringType,
+        title="Keep Spark warm",
+        description=(
+            "How long Spark stays for the next run, such as 15m; SINGER_SPARK_ENGINE_IDLE sets it "
+            "too. Unset, it ends with the run."
+        ),
+    ),
+)

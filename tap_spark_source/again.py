@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from singer_spark.bookmark import AT_BOOKMARK
+from singer_spark.protocol import AT_BOOKMARK
 from tap_spark_source.plan import DELETED_AT, ReadPlan
 from tap_spark_source.wire import record_json
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote as quote_url
 
 from singer_spark.errors import TransientError
-from singer_spark.progress import watch_folder
-from singer_spark.report import report
+from singer_spark.report import report, watch_folder
 from tap_spark_source.again import observed
 from tap_spark_source.messages import batch_line, write_bytes
 from tap_spark_source.reading import Reading

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from singer_spark.duration import parse_duration
 from singer_spark.errors import SettingsError
+from singer_spark.text import parse_duration
 from tap_spark_source.settings import Settings
 from tap_spark_source.table import Column, Table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from singer_sdk import typing as th
 
-from singer_spark.declaration import SPARK
+from singer_spark.plugin import SPARK
 
 FULL_TABLE, INCREMENTAL, LOG_BASED = "FULL_TABLE", "INCREMENTAL", "LOG_BASED"
 METHODS = [FULL_TABLE, INCREMENTAL, LOG_BASED]

@@ -11,8 +11,8 @@ from singer_sdk.mapper import SameRecordTransform
 from singer_sdk.singerlib import Catalog, CatalogEntry, MetadataMapping, Schema
 from typing_extensions import override
 
-from singer_spark.bookmark import AT_BOOKMARK, DELTA_SNAPSHOT
 from singer_spark.errors import SourceError
+from singer_spark.protocol import AT_BOOKMARK, DELTA_SNAPSHOT
 from tap_spark_source.catalog import root_metadata, table_metadata
 from tap_spark_source.declaration import FULL_TABLE, INCREMENTAL, LOG_BASED
 from tap_spark_source.plan import ReadPlan, plan_read

@@ -18,9 +18,9 @@ from singer_sdk.singerlib import Message, SchemaMessage, StateMessage
 from singer_sdk.singerlib.encoding import SimpleSingerWriter
 from typing_extensions import override
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.names import literal
-from singer_spark.scope import MEMBER
+from singer_spark.protocol import MEMBER
 from tap_spark_source.plan import DELETED_AT
 from tap_spark_source.wire import record_json
 
@@ -45,7 +45,7 @@ class ExactWriter(SimpleSingerWriter):
     @override
     def serialize_message(self, message: Message) -> str:
         if isinstance(message, StateMessage):
-            return digits.dumps({"type": "STATE", "value": message.value}, compact=True)
+            return exact_json.dumps({"type": "STATE", "value": message.value}, compact=True)
         return super().serialize_message(message)
 
 

@@ -11,8 +11,7 @@ from fnmatch import fnmatch
 from typing import Any
 
 from singer_spark.assignment import Loaded
-from singer_spark.bookmark import DELTA_SNAPSHOT, FULL_TABLE
-from singer_spark.scope import CHANGES_ONLY, RANGE, SOME, Scope
+from singer_spark.protocol import CHANGES_ONLY, DELTA_SNAPSHOT, FULL_TABLE, RANGE, SOME, Scope
 from tap_spark_source.declaration import LOG_BASED
 from tap_spark_source.key import Key
 from tap_spark_source.plan import ReadPlan

@@ -12,9 +12,9 @@ from urllib.parse import unquote, urlparse
 
 from typing_extensions import override
 
-from singer_spark.guards import option_refusal
 from singer_spark.names import merged_options
 from singer_spark.settings import SparkSettings
+from singer_spark.spark_conf import option_refusal
 from tap_spark_source.declaration import FULL_TABLE, INCREMENTAL, KINDS
 
 _SKIPS = "rows that cannot be read must fail the run, not vanish"

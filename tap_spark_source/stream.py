@@ -13,12 +13,10 @@ from singer_sdk.metrics import get_metrics_logger
 from singer_sdk.singerlib import SchemaMessage, StateMessage
 from typing_extensions import override
 
-from singer_spark.bookmark import AT_BOOKMARK, LATE
 from singer_spark.engine.session import engine_for_pipe
 from singer_spark.errors import SettingsError
-from singer_spark.progress import Pulse
-from singer_spark.report import report
-from singer_spark.scope import SOME, Scope
+from singer_spark.protocol import AT_BOOKMARK, LATE, SOME, Scope
+from singer_spark.report import Pulse, report
 from tap_spark_source import messages
 from tap_spark_source.advice import advice
 from tap_spark_source.batches import has_room, write_batch

@@ -16,7 +16,7 @@ from singer_sdk.plugin_base import _ConfigInput
 from singer_sdk.singerlib import Catalog
 from typing_extensions import override
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.assignment import STREAMS, Assignment, Loaded
 from singer_spark.engine.session import open_session
 from singer_spark.errors import SettingsError, StateError
@@ -196,6 +196,6 @@ class TapSparkSource(SparkPlugin, Tap):
 
 def _read_state(name: str) -> dict[str, Any]:
     try:
-        return read_json_object(name, "state", parse=digits.loads)
+        return read_json_object(name, "state", parse=exact_json.loads)
     except SettingsError as error:
         raise StateError(error.message) from error

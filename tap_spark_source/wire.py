@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from pyspark.sql import types as T
 
-from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
+from singer_spark.types import to_ddl
 
 _OPTIONS = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx",

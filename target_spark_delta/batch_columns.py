@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from singer_spark.datatype import to_ddl
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import DataError, RecordError
 from singer_spark.names import literal, quote
+from singer_spark.types import to_ddl
 from target_spark_delta.batch_lines import FILE_PLACES
 from target_spark_delta.frame import TABLE_VERSION, Shape
 from target_spark_delta.jobs import Footer, read_footer

@@ -7,8 +7,8 @@ import logging
 from pyspark.sql import SparkSession
 
 from singer_spark.assignment import Assignment
-from singer_spark.causes import innermost_cause
 from singer_spark.engine.session import SPARK_ERRORS
+from singer_spark.errors import innermost_cause
 from target_spark_delta import fence, identity
 from target_spark_delta.commit import Commit, describe_commits
 from target_spark_delta.destination import Destination

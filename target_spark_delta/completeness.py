@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from singer_spark.errors import SettingsError
-from singer_spark.scope import CHANGES_ONLY, RANGE, Scope
+from singer_spark.protocol import CHANGES_ONLY, RANGE, Scope
 from target_spark_delta.destination import Destination
 
 logger = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as T
 
-from singer_spark.engine.disk import shares_disk
+from singer_spark.engine.machine import shares_disk
 from singer_spark.names import table_name
-from singer_spark.scope import Scope
+from singer_spark.protocol import Scope
 from target_spark_delta.alter import Policy
 from target_spark_delta.frame import METADATA, TABLE_VERSION
 from target_spark_delta.methods import history

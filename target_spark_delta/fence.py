@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from singer_spark.assignment import Assignment
 from singer_spark.errors import TransientError
 from singer_spark.report import report
-from singer_spark.state.fence import confirm_lock, is_sole_holder
+from singer_spark.state.holder import confirm_lock, is_sole_holder
 
 # What a session knows of its run; every stream has a session of its own.
 _RUN = "spark.singerSpark.run"

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from singer_spark import deltalog
-from singer_spark.engine.disk import shares_disk
+from singer_spark.engine.machine import shares_disk
 from singer_spark.errors import SingerSparkError
-from singer_spark.state.create import open_objects
-from singer_spark.state.objects import ObjectStore
+from singer_spark.storage.objects import ObjectStore
+from singer_spark.storage.open import open_objects
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

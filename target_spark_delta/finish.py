@@ -12,8 +12,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from singer_spark.datatype import to_ddl
 from singer_spark.names import quote
+from singer_spark.types import to_ddl
 from target_spark_delta import fence
 from target_spark_delta.alter import Policy, adapt
 from target_spark_delta.commit import Commit, Counts, describe_commits, execute, note

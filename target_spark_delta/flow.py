@@ -13,9 +13,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from singer_spark.assignment import Assignment
-from singer_spark.bookmark import is_unfinished
-from singer_spark.progress import INTERVAL_SECONDS, report_progress
-from singer_spark.report import is_reporting
+from singer_spark.protocol import is_unfinished
+from singer_spark.report import INTERVAL_SECONDS, is_reporting, report_progress
 from target_spark_delta.checkpoint import (
     Checkpoints,
     Received,

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from singer_spark.typemap import to_spark_type
+from singer_spark.types import to_spark_type
 
 _DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"([01][0-9]|2[0-3]):[0-5][0-9](:([0-5][0-9]|60)([.][0-9]+)?)?"

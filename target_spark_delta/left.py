@@ -9,11 +9,11 @@ from collections.abc import Collection, Sequence
 
 from pyspark.sql import SparkSession
 
-from singer_spark import deltalog, digits
+from singer_spark import deltalog, exact_json
 from singer_spark.assignment import Assignment
-from singer_spark.bookmark import FULL_TABLE
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import StateError, TransientError
+from singer_spark.protocol import FULL_TABLE
 from singer_spark.report import report
 from target_spark_delta.identity import History, history_of
 from target_spark_delta.table import Table
@@ -78,7 +78,7 @@ def _left_in(history: History, run: Assignment, stream: str) -> CommitInfo | Non
 
 
 def _bookmark(commit: CommitInfo) -> str:
-    return digits.canonical(commit.metadata["state"])
+    return exact_json.canonical(commit.metadata["state"])
 
 
 def _way_on(
@@ -92,7 +92,7 @@ def _way_on(
         return f"remove all tables of the stream, {anew}"
     if any(one and one.lacks_rows for one in (left, *beside)):
         return f"remove it, {anew}"
-    report("reached", stream, bookmark=digits.dumps(left.metadata["state"]))
+    report("reached", stream, bookmark=exact_json.dumps(left.metadata["state"]))
     return f"go on after them: singer-spark run {run.pipeline} --resume"
 
 

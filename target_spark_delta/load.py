@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from singer_spark.datatype import column_names
-from singer_spark.engine.disk import shares_disk
+from singer_spark.engine.machine import shares_disk
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import StateError, TransientError
 from singer_spark.report import report
+from singer_spark.types import column_names
 from target_spark_delta import fence
 from target_spark_delta.alter import adapt, regain_clusters
 from target_spark_delta.commit import Commit, Counts, describe_commits, note, take_back_own

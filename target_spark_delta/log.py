@@ -7,10 +7,9 @@ import logging
 from pyspark.sql import SparkSession
 
 from singer_spark import deltalog
-from singer_spark.causes import innermost_cause
 from singer_spark.deltalog import CommitInfo, TableMetadata
 from singer_spark.engine.session import SPARK_ERRORS
-from singer_spark.errors import SingerSparkError
+from singer_spark.errors import SingerSparkError, innermost_cause
 from target_spark_delta.files import give_up, log_files
 from target_spark_delta.table import Table, answer
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from singer_spark.errors import ProtocolError, TransientError
-from singer_spark.scope import MEMBER
+from singer_spark.protocol import MEMBER
 from target_spark_delta.batch_roots import S3, BatchRoots, local_path, spark_url
 from target_spark_delta.formats import is_checked_as_text
 from target_spark_delta.mapping import StreamMapping

@@ -9,9 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 
-from singer_spark.causes import innermost_cause, is_unreachable
 from singer_spark.engine.session import SPARK_ERRORS, lost_engine
-from singer_spark.errors import RecordError, SingerSparkError, TransientError
+from singer_spark.errors import (
+    RecordError,
+    SingerSparkError,
+    TransientError,
+    innermost_cause,
+    is_unreachable,
+)
 from singer_spark.report import report
 from target_spark_delta.commit import Counts
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from singer_sdk import typing as th
 
-from singer_spark.declaration import SPARK
 from singer_spark.names import merged_options
+from singer_spark.plugin import SPARK
 from singer_spark.settings import SparkSettings, own_catalog
 from target_spark_delta.batch_roots import BatchRoots
 from target_spark_delta.options import LOAD_METHODS, STREAM_OPTIONS, StreamSettings

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from singer_spark.typemap import value_kinds
+from singer_spark.types import value_kinds
 from target_spark_delta.destination import Destination
 from target_spark_delta.load import Work
 from target_spark_delta.manifest import Manifest, Rules, parse_manifest, rows_told

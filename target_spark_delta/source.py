@@ -9,9 +9,8 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from singer_spark.causes import innermost_cause, is_unreachable
 from singer_spark.engine.session import SPARK_ERRORS
-from singer_spark.errors import DataError, RecordError
+from singer_spark.errors import DataError, RecordError, innermost_cause, is_unreachable
 from target_spark_delta.batch_columns import as_texts, note_facts, open_files, typed_records
 from target_spark_delta.batch_lines import first_rejection, stage_lines, texts_of
 from target_spark_delta.frame import Shape

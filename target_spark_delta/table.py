@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import types as T
 from typing_extensions import override
 
-from singer_spark.datatype import column_names, comment_ddl, to_ddl
 from singer_spark.engine.session import answer_of
 from singer_spark.names import literal, quote, quote_path
 from singer_spark.settings import IMPLEMENTATION, OWN_CATALOG, WAREHOUSE
+from singer_spark.types import column_names, comment_ddl, to_ddl
 from target_spark_delta import fence, files
 
 # Whatever the session says, what is not replaced by a condition is replaced as a whole.

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from singer_sdk.exceptions import MissingKeyPropertiesError
 
 from singer_spark.errors import RecordError, SchemaError
-from singer_spark.typemap import to_spark_type, value_kinds
+from singer_spark.types import to_spark_type, value_kinds
 from target_spark_delta.drafts import dated, is_draft_4, never_fetch, with_whole_numbers
 from target_spark_delta.formats import CHECKS, is_text
 from target_spark_delta.references import with_references

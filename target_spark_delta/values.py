@@ -12,8 +12,8 @@ from itertools import count
 
 from pyspark.sql import types as T
 
-from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
+from singer_spark.types import to_ddl
 from target_spark_delta.scalars import scalar, whole_double
 
 Refusal = Callable[[str, T.DataType, str], str]

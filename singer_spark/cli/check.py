@@ -30,8 +30,9 @@ from singer_spark.runner.supervisor import StoppedError
 from singer_spark.runner.versions import version_of
 from singer_spark.settings import SparkSettings
 from singer_spark.state import create_state_store
-from singer_spark.state.lock import LockedError, locked
-from singer_spark.state.objects import Expect, refuse_unconditional
+from singer_spark.state.holder import LockedError
+from singer_spark.state.lock import locked
+from singer_spark.storage.objects import Expect, refuse_unconditional
 
 PROBE = ".singer-spark/check"
 

@@ -9,12 +9,11 @@ from typing import Any
 
 import click
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.cli.complete import complete_pipeline
 from singer_spark.cli.places import Place, find_place, state_option, yes_option
 from singer_spark.cli.statediff import state_diff
 from singer_spark.cli.table import json_option, lay_out, show_json
-from singer_spark.deltalog import TableCommit
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import find_pipeline, load_pipeline
 from singer_spark.pipeline.tables import find_tables, place_of
@@ -22,6 +21,7 @@ from singer_spark.state import PipelineState
 from singer_spark.state.change import is_same, replace_state
 from singer_spark.state.recover import (
     Recovery,
+    TableCommit,
     explain_lack,
     explain_silence,
     look_for_state,
@@ -103,7 +103,7 @@ def _show(recovery: Recovery, place: Place, before: PipelineState, after: dict[s
 def _row(commit: TableCommit) -> tuple[str, ...]:
     state = commit.state
     value = state.get("replication_key_value", state) if isinstance(state, dict) else state
-    told = value if isinstance(value, str) else digits.dumps(value, plain=True)
+    told = value if isinstance(value, str) else exact_json.dumps(value, plain=True)
     moment = commit.committed_at[:19].replace("T", " ")
     return commit.stream, str(commit.version), moment, told
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.cli.complete import complete_pipeline
 from singer_spark.cli.preview import show_preview
 from singer_spark.cli.progress import open_display, tell
@@ -145,7 +145,7 @@ def _run_one(
 
 
 def _show_json(result: RunResult) -> None:
-    click.echo(digits.dumps({**result.record, "state": result.state}))
+    click.echo(exact_json.dumps({**result.record, "state": result.state}))
 
 
 def show_results(results: Sequence[RunResult]) -> None:
@@ -169,7 +169,7 @@ def _run_several(paths: Sequence[Path], ctx: click.Context, parallel: int, *, as
     if as_json:
         for outcome in outcomes:
             for result in outcome.results:
-                click.echo(digits.dumps(result))
+                click.echo(exact_json.dumps(result))
             if outcome.code and not any(result["exit_code"] for result in outcome.results):
                 show_failure(outcome.name, outcome.code, "it ended without a word; see its log")
     else:

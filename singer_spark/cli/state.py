@@ -22,8 +22,8 @@ from singer_spark.state.change import (
     parse_state,
     replace_state,
 )
-from singer_spark.state.documents import DamagedError
 from singer_spark.state.generation import has_attempts
+from singer_spark.state.store import DamagedError
 
 HEAD = ("PIPELINE", "LAST RUN (UTC)", "RUNS", "BOOKMARKS")
 pipeline_argument = click.argument("pipeline", shell_complete=complete_pipeline)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from difflib import unified_diff
 from typing import Any
 
-from singer_spark import digits
+from singer_spark import exact_json
 
 
 def pretty(value: Mapping[str, Any], *, sort_keys: bool = False) -> str:
     """Write a state as JSON for an editor."""
-    return digits.dumps(value, indent=2, plain=True, sort=sort_keys) + "\n"
+    return exact_json.dumps(value, indent=2, plain=True, sort=sort_keys) + "\n"
 
 
 def state_diff(

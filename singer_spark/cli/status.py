@@ -24,9 +24,9 @@ from singer_spark.health.report import Health
 from singer_spark.health.words import tell_seconds
 from singer_spark.pipeline import find_pipelines, list_pipeline_files
 from singer_spark.state import create_state_store
-from singer_spark.state.folder import replace_file
 from singer_spark.status.collect import Looked, look_at_files, look_at_store
 from singer_spark.status.notify import send_alerts
+from singer_spark.storage.folder import replace_file
 
 HEAD = ("PIPELINE", "HEALTH", "LAST RUN (UTC)", "TOOK", "RECORDS", "LAG")
 file_type = click.Path(dir_okay=False, path_type=Path)

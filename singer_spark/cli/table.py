@@ -9,8 +9,8 @@ from typing import Any
 import click
 from rich.cells import cell_len
 
-from singer_spark import digits
-from singer_spark.printable import one_line, printable
+from singer_spark import exact_json
+from singer_spark.text import one_line, printable
 
 WIDTH = 80
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
@@ -18,7 +18,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 def show_json(value: Any) -> None:
     """Print a value as JSON that people can read too."""
-    click.echo(digits.dumps(value, indent=2, plain=True))
+    click.echo(exact_json.dumps(value, indent=2, plain=True))
 
 
 def lay_out(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:

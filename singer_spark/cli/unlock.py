@@ -6,8 +6,8 @@ import click
 
 from singer_spark.cli.complete import complete_pipeline
 from singer_spark.cli.places import find_place, state_option, yes_option
-from singer_spark.state.lock import LockedError, end_lock, read_lock
-from singer_spark.state.objects import Expect
+from singer_spark.state.holder import LockedError, end_lock, read_lock
+from singer_spark.storage.objects import Expect
 
 
 @click.command()

@@ -1,17 +1,26 @@
-"""Why Spark did not start or has ended: one line, and whether another try may help.
+"""Why Spark does not start, does not answer or has ended, and whether another try may help.
 
 What mends by itself is a TransientError. What somebody has to change first is a SettingsError.
+Servers are asked for a connection first: Spark's own clients would try for minutes.
 """
 
 from __future__ import annotations
 
 import re
 import signal
+import socket
+import time
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol, final
+from urllib.parse import urlsplit
 
-from singer_spark.causes import innermost_cause, is_unreachable
-from singer_spark.errors import SettingsError, SingerSparkError, TransientError
+from singer_spark.errors import (
+    SettingsError,
+    SingerSparkError,
+    TransientError,
+    innermost_cause,
+    is_unreachable,
+)
 
 OUT_OF_MEMORY = "Spark ran out of memory; raise spark.driver.memory in spark_conf"
 _OUT_OF_MEMORY_CODE = 3
@@ -78,3 +87,78 @@ def _telling_line(said: str) -> str:
     lines = [line for line in lines if not line.startswith(_NOISE)]
     errors = [line for line in lines if "warning" not in line.lower()]
     return next(iter(errors or lines), "Java said nothing")
+
+
+_CONNECT_PORT, _MASTER_PORT = 15002, 7077
+_SECONDS = 10.0
+
+
+def check_remote(remote: str) -> None:
+    """Say at once that the server of `spark_remote` does not answer."""
+    url = urlsplit(remote)
+    try:
+        _dial(url.hostname, url.port or _CONNECT_PORT)
+    except (OSError, ValueError) as error:
+        raise TransientError(
+            f"spark_remote: no Spark Connect server answers at {url.hostname} ({error}); "
+            "start it, or correct the address"
+        ) from error
+
+
+def check_master(master: str) -> None:
+    """Say at once that none of the masters of a standalone cluster answers."""
+    scheme, _, hosts = master.partition("://")
+    if scheme != "spark":
+        return
+    for host in hosts.split(","):
+        url = urlsplit(f"spark://{host}")
+        with suppress(OSError, ValueError):
+            _dial(url.hostname, url.port or _MASTER_PORT)
+            return
+    raise TransientError(
+        f"spark_master: no Spark master answers at {hosts}; start it, or correct the address"
+    )
+
+
+def _dial(host: str | None, port: int) -> None:
+    socket.create_connection((host or "", port), timeout=_SECONDS).close()
+
+
+_GARBAGE_SHARE = 0.95
+_GARBAGE_LOOKS = 4
+
+
+class Watched(Protocol):
+    """What is asked of Spark's process."""
+
+    def garbage_seconds(self) -> float:
+        """Say how long it has stood still to collect garbage, or raise if it does not answer."""
+
+
+@final
+class Vigil:
+    """Looks again and again, and says why Spark has to be ended."""
+
+    def __init__(self, jvm: Watched) -> None:
+        self._jvm = jvm
+        self._before: tuple[float, float] | None = None
+        self._full_looks = 0
+
+    def look(self) -> str | None:
+        """Ask for a sign of life; a machine that slept in between is asked once more."""
+        for _ in range(2):
+            try:
+                self._note(self._jvm.garbage_seconds())
+            except Exception as error:  # noqa: BLE001 - whatever it is, that was no answer
+                reason = f"Spark does not answer ({first_line(error)})"
+            else:
+                return OUT_OF_MEMORY if self._full_looks >= _GARBAGE_LOOKS else None
+        return reason
+
+    def _note(self, garbage: float) -> None:
+        now = time.monotonic()
+        if self._before is not None:
+            then, collected = self._before
+            is_full = garbage - collected >= _GARBAGE_SHARE * (now - then) > 0
+            self._full_looks = self._full_looks + 1 if is_full else 0
+        self._before = now, garbage

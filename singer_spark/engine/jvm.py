@@ -20,12 +20,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, final
 
-from singer_spark.engine.archive import Archive
-from singer_spark.engine.failures import early_end, failed_start, late_end
+from singer_spark.engine.failures import check_master, early_end, failed_start, late_end
 from singer_spark.engine.jars import cache_folder
-from singer_spark.engine.java import argument_file, arguments, find_java
-from singer_spark.engine.place import note_jvm
-from singer_spark.engine.reach import check_master
+from singer_spark.engine.java import Archive, argument_file, arguments, find_java
+from singer_spark.engine.registry import note_jvm
 from singer_spark.engine.spec import PLACES, Spec
 from singer_spark.errors import SingerSparkError
 from singer_spark.scratch import JVM, make_scratch, owner_of, remove_scratch

@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import IO, Any, final
 
 from singer_spark.assignment import RUN_ID
-from singer_spark.engine.failures import first_line
+from singer_spark.engine.failures import Vigil, first_line
 from singer_spark.engine.jvm import Jvm
 from singer_spark.engine.lease import LOG_LEVEL
-from singer_spark.engine.place import SHARED, SOCKET, keep_fresh, make_engine_folder, note_run
+from singer_spark.engine.registry import SHARED, SOCKET, keep_fresh, make_engine_folder, note_run
 from singer_spark.engine.spec import Spec
-from singer_spark.engine.vigil import Vigil
 from singer_spark.errors import SingerSparkError, TransientError
 from singer_spark.scratch import remove_scratch
 

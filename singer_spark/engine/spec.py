@@ -21,8 +21,8 @@ from singer_spark.engine import jars
 from singer_spark.engine.java import find_java
 from singer_spark.engine.machine import cores, driver_memory_mb
 from singer_spark.errors import SettingsError
-from singer_spark.guards import GUARDS, START_GUARDS
 from singer_spark.settings import SparkSettings
+from singer_spark.spark_conf import GUARDS, START_GUARDS
 
 # Spark prefers these to its settings: where files of a client go would hang on who started it.
 PLACES = (

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import yaml
 from typing_extensions import override
 
-from singer_spark.duration import parse_duration
 from singer_spark.errors import SettingsError
+from singer_spark.text import parse_duration
 
 VARIABLE = re.compile(r"\$(\$?)\{([^}]*)\}")
 

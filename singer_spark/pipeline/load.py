@@ -16,7 +16,7 @@ from singer_spark.pipeline.alerts import Alerts, read_alerts
 from singer_spark.pipeline.cron import is_cron
 from singer_spark.pipeline.document import Section, expand, read_document
 from singer_spark.pipeline.endpoints import Plugin, default_state, read_destination, read_source
-from singer_spark.state.documents import PIPELINE_NAME
+from singer_spark.state.store import PIPELINE_NAME
 
 STALL_SECONDS = 30 * 60
 TRANSPORTS = ("records", "batch", "auto")

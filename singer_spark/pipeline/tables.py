@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from singer_spark.engine.disk import expects_shared_disk
+from singer_spark.engine.machine import expects_shared_disk
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline.endpoints import DEFAULT_TARGET, Plugin
 from singer_spark.settings import OWN_CATALOG, WAREHOUSE, SparkSettings, own_catalog

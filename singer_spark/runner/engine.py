@@ -15,7 +15,7 @@ from singer_spark.engine.lease import (
     get_lease,
     settle_engines,
 )
-from singer_spark.engine.place import shared_engines
+from singer_spark.engine.registry import shared_engines
 from singer_spark.engine.spec import Spec
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin

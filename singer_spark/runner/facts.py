@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.report import last_told, read_report
 from singer_spark.runner.identity import Identities
 from singer_spark.runner.tally import Tally
@@ -137,7 +137,7 @@ class Facts:
                 self.is_outnumbered = True
             case "reached":
                 with suppress(ValueError):
-                    self.reached[stream] = digits.loads(str(fact.get("bookmark")))
+                    self.reached[stream] = exact_json.loads(str(fact.get("bookmark")))
             case "progress":
                 self.doing[str(fact.get("command"))] = str(fact.get("doing") or "")
             case kind:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
-from singer_spark import digits
+from singer_spark import exact_json
 
 FIRST = 3  # the lowest descriptor that is nobody's standard input, output or error
 
@@ -47,7 +47,7 @@ def handed_over(command: Command) -> Iterator[Handover]:
         for option, value in command.values:
             # Without a name before the first byte is written.
             file = files.enter_context(TemporaryFile())
-            file.write(digits.dumps(value).encode())
+            file.write(exact_json.dumps(value).encode())
             file.seek(0)
             # Not one of the first three, which a caller may have closed: a child has its own there.
             descriptor = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, FIRST)

@@ -23,8 +23,8 @@ from singer_spark.runner.start import OUR_TAP, Kept, Start, choose_start
 from singer_spark.runner.supervisor import Children
 from singer_spark.runner.verdict import loading_of_plan
 from singer_spark.state import PipelineState, StateStore, create_state_store
-from singer_spark.state.checkpoint import Checkpoint
 from singer_spark.state.generation import read_failed, read_generation
+from singer_spark.state.store import Checkpoint
 
 
 @final

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from singer_spark.errors import SettingsError
-from singer_spark.printable import printable
+from singer_spark.text import printable
 
 LOG_BLOCK = 64 * 2**10  # bytes; a longer log line is printed in pieces
 LOG_KEPT = 8 * 2**10  # bytes of the log's end, in which the reason of a failure stands

@@ -14,10 +14,10 @@ import click
 
 from singer_spark import __version__
 from singer_spark.health.lag import lag_seconds, watermarks
-from singer_spark.printable import one_line
 from singer_spark.runner.facts import StreamFacts, find_mismatches
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state.holder import Holder
+from singer_spark.text import one_line
 
 EXIT_KILLED = 137  # what a shell tells of SIGKILL
 ERROR_KEPT = 500  # characters

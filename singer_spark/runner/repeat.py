@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from queue import SimpleQueue
 from typing import Any
 
-from singer_spark import digits
-from singer_spark.bookmark import is_unfinished
+from singer_spark import exact_json
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
+from singer_spark.protocol import is_unfinished
 from singer_spark.runner.files import StateFiles
 from singer_spark.runner.options import RunOptions
 from singer_spark.runner.progress import Display
@@ -50,7 +50,7 @@ def is_left(record: Mapping[str, Any], limit: int | None) -> bool:
     moved = {
         stream
         for stream, bookmark in after.items()
-        if digits.canonical(bookmark) != digits.canonical(before.get(stream))
+        if exact_json.canonical(bookmark) != exact_json.canonical(before.get(stream))
     }
     if limit is None or any(is_unfinished(after[stream]) for stream in moved):
         return bool(moved)

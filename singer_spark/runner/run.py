@@ -14,7 +14,6 @@ from typing import Any
 
 from singer_spark.assignment import Assignment
 from singer_spark.errors import SettingsError
-from singer_spark.names import listed
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.advice import suggest_lookbacks, warnings_of
 from singer_spark.runner.book import Book, open_store_book
@@ -35,6 +34,7 @@ from singer_spark.runner.verdict import copied_by, has_maps, loads_of
 from singer_spark.runner.versions import version_of
 from singer_spark.secrets import mask
 from singer_spark.state.holder import new_run_id
+from singer_spark.text import listed
 
 EMPTY_STATE = (
     "Warning: the target wrote a state without any bookmark, which was not stored: the state from "

@@ -9,18 +9,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.assignment import EVERY_STREAM, Attempt, TableIdentity
-from singer_spark.bookmark import bookmarked
 from singer_spark.errors import SettingsError
-from singer_spark.names import listed
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin
 from singer_spark.pipeline.tables import is_ours
+from singer_spark.protocol import bookmarked
 from singer_spark.runner.failed import go_on_after
 from singer_spark.runner.identity import known_tables
 from singer_spark.runner.options import RunOptions, Window
-from singer_spark.state.checkpoint import Checkpoint
+from singer_spark.state.store import Checkpoint
+from singer_spark.text import listed
 
 OUR_TAP = "tap-spark-source"
 WINDOW = "window"  # the mode of a run that neither uses nor changes the state
@@ -71,7 +71,7 @@ class Start(NamedTuple):
         if self.mode == WINDOW:
             return None
         bookmarks = self.state.get("bookmarks") or {}
-        return {stream: digits.canonical(one) for stream, one in bookmarks.items()}
+        return {stream: exact_json.canonical(one) for stream, one in bookmarks.items()}
 
 
 class Kept(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from singer_spark.engine.disk import expects_shared_disk
+from singer_spark.engine.machine import expects_shared_disk
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.endpoints import Plugin

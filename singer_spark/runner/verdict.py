@@ -13,7 +13,7 @@ from singer_spark.assignment import EVERY_STREAM, REPLACING
 from singer_spark.names import merged_options
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.tables import is_ours
-from singer_spark.scope import CHANGES_ONLY, RANGE, Scope, scope_of
+from singer_spark.protocol import CHANGES_ONLY, RANGE, Scope, scope_of
 
 FULL_TABLE, INCREMENTAL, LOG_BASED = "FULL_TABLE", "INCREMENTAL", "LOG_BASED"
 APPEND, UPSERT, DELETE_INSERT = "append-only", "upsert", "delete-insert"

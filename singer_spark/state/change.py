@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from singer_spark import digits
-from singer_spark.bookmark import AT_BOOKMARK, PROGRESS_MARKERS, late_of
+from singer_spark import exact_json
 from singer_spark.errors import StateError
-from singer_spark.state.base import PipelineState, StateStore
+from singer_spark.protocol import AT_BOOKMARK, PROGRESS_MARKERS, late_of
 from singer_spark.state.generation import accept_attempts, forget_attempts, settle_attempts
 from singer_spark.state.lock import locked
+from singer_spark.state.store import PipelineState, StateStore
 
 # What meta.json knows of the source and the tables that a state belongs to.
 SOURCE, TABLES = "source", "tables"
@@ -25,7 +25,7 @@ def _silent(_text: str) -> None:
 def parse_state(text: str | bytes, where: str) -> dict[str, Any]:
     """Read a Singer state, which is a JSON object; `where` names it in the error."""
     try:
-        value = digits.loads(text)
+        value = exact_json.loads(text)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
@@ -38,7 +38,7 @@ def parse_state(text: str | bytes, where: str) -> dict[str, Any]:
 
 def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Say whether two states are the same, digit by digit; equal doubles may differ."""
-    return digits.canonical(one) == digits.canonical(other)
+    return exact_json.canonical(one) == exact_json.canonical(other)
 
 
 def move_bookmark(watermark: Mapping[str, Any], stream: str, value: str) -> dict[str, Any]:
@@ -69,13 +69,13 @@ def _like(old: Any, value: str, stream: str) -> Any:
     if old is None or isinstance(old, str):
         return value
     try:
-        new = digits.loads(value)
+        new = exact_json.loads(value)
     except ValueError:
         new = None
-    if type(new) is type(old) or (isinstance(old, float) and type(new) in (int, digits.Float)):
+    if type(new) is type(old) or (isinstance(old, float) and type(new) in (int, exact_json.Float)):
         return new
     raise StateError(
-        f"{stream}: {value} is not of the kind of its bookmark, which is {digits.dumps(old)}; "
+        f"{stream}: {value} is not of the kind of its bookmark, which is {exact_json.dumps(old)}; "
         "give one like it. Nothing was changed"
     )
 

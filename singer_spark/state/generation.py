@@ -13,12 +13,10 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.assignment import Attempt
-from singer_spark.state.base import StateStore
-from singer_spark.state.checkpoint import Checkpoint
-from singer_spark.state.documents import DamagedError, key_of
-from singer_spark.state.objects import Expect, tag_of
+from singer_spark.state.store import Checkpoint, DamagedError, StateStore, key_of
+from singer_spark.storage.objects import Expect, tag_of
 
 FILE = "generation.json"
 ATTEMPTS_KEPT = 1000
@@ -175,7 +173,7 @@ def read_failed(store: StateStore, name: str, state: Mapping[str, Any]) -> Check
 
 def digest(state: Mapping[str, Any]) -> str:
     """Name a state by its content, digit by digit."""
-    return sha256(digits.canonical(state).encode()).hexdigest()
+    return sha256(exact_json.canonical(state).encode()).hexdigest()
 
 
 def _parse(values: Mapping[str, Any]) -> Generation:

@@ -19,11 +19,18 @@ from typing import Any, NamedTuple, final
 
 from singer_spark.assignment import Attempt
 from singer_spark.errors import SingerSparkError, StateError, TransientError
-from singer_spark.state.base import StateStore
-from singer_spark.state.documents import key_of
 from singer_spark.state.generation import Generation, read_generation, write_generation
-from singer_spark.state.holder import PACE, Holder, duration, new_run_id
-from singer_spark.state.objects import ConflictError, Expect, refuse_unconditional, tag_of
+from singer_spark.state.holder import (
+    PACE,
+    Holder,
+    LockedError,
+    LostLockError,
+    new_run_id,
+    read_lock,
+)
+from singer_spark.state.store import StateStore, key_of
+from singer_spark.storage.objects import ConflictError, Expect, refuse_unconditional
+from singer_spark.text import format_duration
 
 BEAT_SECONDS = 30.0 * PACE
 STOP_SECONDS = 180.0 * PACE
@@ -32,27 +39,6 @@ POLL_SECONDS = 5.0 * PACE
 TICK_SECONDS = 1.0 * PACE
 BY_HAND = "by-hand-"  # begins the id of a holder that is no run
 ATTEMPTS = 20  # each lost to another who came and went in between
-
-
-class LockedError(TransientError):
-    """Another run of the pipeline is active. Wait for it; it is safe to run again then."""
-
-    def __init__(self, name: str, holder: Holder) -> None:
-        self.holder = holder
-        super().__init__(
-            f"{name} is being run already ({holder}); wait for it to end. "
-            f"If it is dead: singer-spark unlock {name}"
-        )
-
-
-class LostLockError(TransientError):
-    """The run no longer holds its lock. Another may be active; run again once it has ended."""
-
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(
-            f"{name}: this run lost its lock ({why}) and was stopped; the stored state is "
-            f"unchanged; once no other run is active: singer-spark run {name}"
-        )
 
 
 class Claims(NamedTuple):
@@ -202,7 +188,7 @@ class RunLock:
     ) -> bool:
         """Say whether a heartbeat stands still for longer than its holder may live without one."""
         say(
-            f"Watching the lock of {found} for {duration(WATCH_SECONDS)}: "
+            f"Watching the lock of {found} for {format_duration(WATCH_SECONDS)}: "
             "it is taken over if its heartbeat stands still"
         )
         # Time asleep does not count: what sleeps on the same machine has had no time to stop.
@@ -258,8 +244,8 @@ class RunLock:
         while not self._stop.wait(TICK_SECONDS):
             if _clock() - self._confirmed > STOP_SECONDS:
                 self._expired = True
-                why = "no heartbeat for "
-                why += f"{duration(STOP_SECONDS)}: the state store is out of reach, or all slept"
+                why = f"no heartbeat for {format_duration(STOP_SECONDS)}: "
+                why += "the state store is out of reach, or all slept"
                 tell(LostLockError(self.name, why))
                 return
 
@@ -305,23 +291,6 @@ class _Once:
     def __call__(self, error: SingerSparkError) -> None:
         if self._told.acquire(blocking=False):
             self._tell(error)
-
-
-def read_lock(store: StateStore, name: str) -> tuple[Holder | None, str | Expect]:
-    """Look at a pipeline's lock and its version; the holder of a damaged lock is None."""
-    key = key_of(name, "lock")
-    stored = store.objects.read(key)
-    if stored is None:
-        return None, Expect.ABSENT
-    try:
-        return Holder.from_dict(store.documents.parse(key, stored)), tag_of(stored)
-    except (StateError, ValueError):
-        return None, tag_of(stored)
-
-
-def end_lock(store: StateStore, name: str, tag: str | Expect) -> None:
-    """Remove the lock that was looked at; a newer one is a ConflictError."""
-    store.objects.delete(key_of(name, "lock"), tag)
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from singer_spark.health.rules import Level
 from singer_spark.pipeline import Alerts
 from singer_spark.runner.post import WAIT_SECONDS, UnpostedError, post_json
 from singer_spark.state import StateStore
-from singer_spark.state.objects import Expect, tag_of
 from singer_spark.status.collect import Looked
+from singer_spark.storage.objects import Expect, tag_of
 
 SENT = "_alerts/sent.json"  # of a store; no pipeline's name begins so
 

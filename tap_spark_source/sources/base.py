@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from singer_spark.causes import innermost_cause
-from singer_spark.datatype import to_ddl
 from singer_spark.engine.session import SPARK_ERRORS, lost_engine
 from singer_spark.errors import (
     DataError,
@@ -19,9 +17,10 @@ from singer_spark.errors import (
     SingerSparkError,
     SourceError,
     TransientError,
+    innermost_cause,
 )
 from singer_spark.secrets import mask
-from singer_spark.typemap import to_json_schema
+from singer_spark.types import to_ddl, to_json_schema
 from tap_spark_source.again import HASH, Rows, row_hash, sums
 from tap_spark_source.key import Key, Range, mark_text
 from tap_spark_source.plan import ReadPlan

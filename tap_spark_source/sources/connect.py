@@ -12,10 +12,9 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from singer_spark.datatype import parse_datatype, to_ddl
 from singer_spark.errors import SchemaError
 from singer_spark.names import literal, quote
-from singer_spark.typemap import MAX_STRUCT_DEPTH
+from singer_spark.types import MAX_STRUCT_DEPTH, parse_datatype, to_ddl
 from tap_spark_source.sources.dialect import (
     DECIMAL_HINT,
     OTHER_KIND,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from singer_spark.datatype import to_ddl
 from singer_spark.errors import SourceError
 from singer_spark.names import quote
+from singer_spark.types import to_ddl
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings, absolute_path
 from tap_spark_source.sources.base import Place, source_errors

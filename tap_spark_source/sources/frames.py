@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from singer_spark.datatype import column_names, to_ddl
 from singer_spark.errors import SourceError
 from singer_spark.names import names_variable, quote
+from singer_spark.types import column_names, to_ddl
 from tap_spark_source.key import Key, Mark, Range
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.settings import Settings

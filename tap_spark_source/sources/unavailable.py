@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import types as T
 
-from singer_spark.datatype import parse_datatype, to_ddl
 from singer_spark.names import literal
+from singer_spark.types import parse_datatype, to_ddl
 
 _TEXT = "__debezium_unavailable_value"
 _BYTES = _TEXT.encode()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from singer_spark import bookmark
+from singer_spark import protocol
 from tap_spark_source.declaration import FULL_TABLE, LOG_BASED
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.sources import FileSource, FrameSource, KafkaSource, Source
@@ -48,14 +48,14 @@ def without_stale_markers(plan: ReadPlan) -> ReadPlan:
     is_full = plan.method == FULL_TABLE and plan.window is None and not compares_rows
     by_log = plan.method == LOG_BASED
     is_current = {
-        bookmark.FULL_TABLE: is_full,
-        bookmark.DELTA_SNAPSHOT: by_log,
+        protocol.FULL_TABLE: is_full,
+        protocol.DELTA_SNAPSHOT: by_log,
         delta_log.VERSION: by_log or plan.is_merged,
         delta_log.TABLE: by_log or plan.is_merged,
         kafka_log.OFFSETS: by_log,
         new_files.FILES: plan.new_files,
         snapshot_store.BOOKMARK: plan.snapshot is not None,
-        bookmark.AT_BOOKMARK: plan.window is not None,
+        protocol.AT_BOOKMARK: plan.window is not None,
     }
     kept = {name: one for name, one in plan.bookmark.items() if is_current.get(name, True)}
     return replace(plan, bookmark=kept)

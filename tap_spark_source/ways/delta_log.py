@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
-from singer_spark.bookmark import DELTA_SNAPSHOT
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import SettingsError, SourceError, StateError
 from singer_spark.names import quote
+from singer_spark.protocol import DELTA_SNAPSHOT
 from tap_spark_source.plan import DELETED_AT, ReadPlan
 from tap_spark_source.slicing import Slice
 from tap_spark_source.sources import FrameSource

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from singer_spark.bookmark import FULL_TABLE
 from singer_spark.errors import StateError
+from singer_spark.protocol import FULL_TABLE
 from singer_spark.report import report
 from tap_spark_source.bookmark import to_mark
 from tap_spark_source.key import Edge, Key, Mark, Range

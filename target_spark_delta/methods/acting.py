@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
+from singer_spark.types import to_ddl
 from target_spark_delta.frame import TABLE_VERSION
 from target_spark_delta.methods.batch import Batch
 from target_spark_delta.spool import CARRIED, LINE_NUMBER

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from singer_spark.scope import Scope
+from singer_spark.protocol import Scope
 from target_spark_delta.methods.late import Bookmark
 from target_spark_delta.options import StreamSettings
 from target_spark_delta.spool import KeyFacts, Range

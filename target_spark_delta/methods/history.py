@@ -15,8 +15,8 @@ from pyspark.sql import types as T
 from pyspark.sql.window import Window
 from pyspark.storagelevel import StorageLevel
 
-from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
+from singer_spark.types import to_ddl
 from target_spark_delta import commit
 from target_spark_delta.commit import Counts, Late, Tally
 from target_spark_delta.frame import TABLE_VERSION

@@ -12,9 +12,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
 from singer_spark.report import last_told
+from singer_spark.types import to_ddl
 from target_spark_delta.commit import Late
 
 _TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)

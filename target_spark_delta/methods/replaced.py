@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.storagelevel import StorageLevel
 
-from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
-from singer_spark.scope import Scope
+from singer_spark.protocol import Scope
+from singer_spark.types import to_ddl
 from target_spark_delta import commit
 from target_spark_delta.commit import Counts
 from target_spark_delta.methods import gone

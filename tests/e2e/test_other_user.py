@@ -16,9 +16,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 from singer_spark.engine import session
-from singer_spark.engine.channel import engine_channel, short_patience
+from singer_spark.engine.connect import engine_channel, short_patience
 from singer_spark.engine.lease import start_engine
-from singer_spark.engine.place import engine_folder
+from singer_spark.engine.registry import engine_folder
 from singer_spark.engine.spec import Spec
 from singer_spark.settings import SparkSettings
 from tests.support.commands import command, write_json

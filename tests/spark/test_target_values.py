@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import types as T
 
 from singer_spark.errors import RecordError
-from singer_spark.typemap import to_json_schema
+from singer_spark.types import to_json_schema
 from target_spark_delta import reading
 from target_spark_delta.load import Destination
 from target_spark_delta.scalars import scalar

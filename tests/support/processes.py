@@ -19,7 +19,7 @@ import pytest
 from deltalake import DeltaTable
 
 from singer_spark.assignment import RUN_ID
-from singer_spark.engine.place import dial, engine_folder, engines_of
+from singer_spark.engine.registry import dial, engine_folder, engines_of
 from tests.support.commands import command, run, write_json
 from tests.support.singer import lines, record, schema, state
 

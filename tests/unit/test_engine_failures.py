@@ -6,10 +6,15 @@ import socket
 
 import pytest
 
-from singer_spark.engine import vigil
-from singer_spark.engine.failures import OUT_OF_MEMORY, early_end, failed_start, late_end
-from singer_spark.engine.reach import check_master
-from singer_spark.engine.vigil import Vigil
+from singer_spark.engine import failures
+from singer_spark.engine.failures import (
+    OUT_OF_MEMORY,
+    Vigil,
+    check_master,
+    early_end,
+    failed_start,
+    late_end,
+)
 from singer_spark.errors import SettingsError, TransientError
 
 NO_HEAP = """Picked up JAVA_TOOL_OPTIONS: -Xss4m
@@ -104,7 +109,7 @@ class FakeJava:
 def clock(monkeypatch):
     """Ten seconds pass from look to look."""
     ticks = iter(range(0, 1000, 10))
-    monkeypatch.setattr(vigil, "time", type("T", (), {"monotonic": lambda: float(next(ticks))}))
+    monkeypatch.setattr(failures, "time", type("T", (), {"monotonic": lambda: float(next(ticks))}))
 
 
 def looks(*answers):

@@ -13,8 +13,8 @@ from singer_spark.engine.java import Java, argument_file, find_java
 from singer_spark.engine.keeper import Jvm
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import SettingsError
-from singer_spark.guards import GUARDS, START_GUARDS
 from singer_spark.settings import SparkSettings
+from singer_spark.spark_conf import GUARDS, START_GUARDS
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import types as T
 
-from singer_spark.datatype import parse_datatype, to_ddl
 from singer_spark.errors import SchemaError
 from singer_spark.names import literal, quote
-from singer_spark.typemap import to_json_schema, to_spark_type
+from singer_spark.types import parse_datatype, to_ddl, to_json_schema, to_spark_type
 from tap_spark_source.sources import connect, debezium
 from tap_spark_source.sources.derby import Derby
 from tap_spark_source.sources.mysql import MySQL

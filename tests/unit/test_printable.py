@@ -8,8 +8,8 @@ import pytest
 
 from singer_spark.cli.table import lay_out
 from singer_spark.errors import DataError
-from singer_spark.printable import guard_logs, one_line, printable
 from singer_spark.runner.process import tell_error
+from singer_spark.text import guard_logs, one_line, printable
 
 HOSTILE = "a\x1b[2Jb\x9b2J\rc\u202ed\x00"
 

@@ -7,8 +7,8 @@ import pytest
 from singer_spark.errors import StateError
 from singer_spark.state import create_state_store
 from singer_spark.state.holder import Holder, is_run_id, new_run_id
-from singer_spark.state.objects import Expect
 from singer_spark.state.runs import list_runs, save_run
+from singer_spark.storage.objects import Expect
 
 HOSTILE = ["../../x", "a/b", "", ".", "..", ".hidden", "a\0b", "a\nb", "x" * 200, 7, None]
 

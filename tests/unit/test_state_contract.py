@@ -11,9 +11,10 @@ from singer_spark.errors import SettingsError, StateError
 from singer_spark.runner.book import StoreBook
 from singer_spark.runner.record import RunRecord
 from singer_spark.state import PipelineState
-from singer_spark.state.lock import LostLockError, RunLock
-from singer_spark.state.objects import Expect
+from singer_spark.state.holder import LostLockError
+from singer_spark.state.lock import RunLock
 from singer_spark.state.runs import list_runs, load_summary, save_run
+from singer_spark.storage.objects import Expect
 from tests.support.locks import write_lock
 from tests.support.stores import STATE
 

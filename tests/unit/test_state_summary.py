@@ -12,12 +12,11 @@ from sqlalchemy import event
 from singer_spark.cli import main
 from singer_spark.errors import StateError
 from singer_spark.state import PipelineState, create_state_store
-from singer_spark.state import summary as summary_module
-from singer_spark.state.documents import NewerSchemaError
+from singer_spark.state import runs as summary_module
 from singer_spark.state.lock import RunLock
-from singer_spark.state.objects import ConflictError, Expect
-from singer_spark.state.runs import list_runs, load_summary, look_at, save_run
-from singer_spark.state.summary import KEPT_RUNS, Summary
+from singer_spark.state.runs import KEPT_RUNS, Summary, list_runs, load_summary, look_at, save_run
+from singer_spark.state.store import NewerSchemaError
+from singer_spark.storage.objects import ConflictError, Expect
 
 
 def record(number, **more):

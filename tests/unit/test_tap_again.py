@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from singer_spark.assignment import Loaded
-from singer_spark.scope import Scope
+from singer_spark.protocol import Scope
 from singer_spark.state.change import move_bookmark
 from tap_spark_source.again import AT_BOOKMARK, Again, Rows
 from tap_spark_source.key import Key

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from singer_spark.assignment import Loaded
 from singer_spark.errors import DataError, SettingsError
-from singer_spark.scope import Scope
+from singer_spark.protocol import Scope
 from tap_spark_source.key import Key
 from tap_spark_source.plan import ReadPlan
 from tap_spark_source.scope import read_for

@@ -15,9 +15,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from singer_spark.datatype import to_ddl
 from singer_spark.errors import SingerSparkError
 from singer_spark.names import quote
+from singer_spark.types import to_ddl
 from target_spark_delta import spool, target
 from target_spark_delta.target import TargetSparkDelta
 from target_spark_delta.values import misfit, typed, wire_type

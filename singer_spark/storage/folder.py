@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from singer_spark.errors import StateError
-from singer_spark.state.objects import ConflictError, Expect, Stored, tag_of
+from singer_spark.storage.objects import ConflictError, Expect, Stored, tag_of
 
 WAIT_SECONDS = 30.0  # well below what a heartbeat may take
 POLL_SECONDS = 0.01

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.assignment import EVERY_STREAM, Attempt
-from singer_spark.bookmark import bookmarked
 from singer_spark.deltalog import CommitInfo, newest_rows, tables_in
-from singer_spark.state.create import create_state_store
+from singer_spark.protocol import bookmarked
+from singer_spark.state.store import create_state_store
 
 
 class Reached(NamedTuple):
@@ -95,7 +95,7 @@ def move_to(state: Mapping[str, Any], stream: str, bookmark: Any) -> Mapping[str
     if state and "bookmarks" not in state:
         return None
     moved = {**state, "bookmarks": {**(state.get("bookmarks") or {}), stream: bookmark}}
-    return None if digits.canonical(moved) == digits.canonical(state) else moved
+    return None if exact_json.canonical(moved) == exact_json.canonical(state) else moved
 
 
 def _joined(stream: str, commits: Sequence[CommitInfo], known: Known) -> Reached | None:
@@ -112,10 +112,10 @@ def _joined(stream: str, commits: Sequence[CommitInfo], known: Known) -> Reached
     if not any(_is_plain(one) or _replaces(one) for one in left):
         return None
     newest = max(left, key=lambda one: one.committed_at)
-    bookmarks = {digits.canonical(one.metadata["state"]) for one in left}
+    bookmarks = {exact_json.canonical(one.metadata["state"]) for one in left}
     afresh = {_is_afresh(one, stream, known) for one in left}
     width = max(known.width(stream), len({*others}), len(left) + len(behind))
-    is_released = bookmarks == {digits.canonical(known.released(stream))}
+    is_released = bookmarks == {exact_json.canonical(known.released(stream))}
     is_whole = len(left) >= width or is_released
     return Reached(
         run_id=str(newest.metadata.get("run_id")),

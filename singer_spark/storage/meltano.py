@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, final
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.errors import StateError
-from singer_spark.state.objects import ConflictError, Expect, ObjectStore, Stored, tag_of
+from singer_spark.storage.objects import ConflictError, Expect, ObjectStore, Stored, tag_of
 
 OURS = ".singer-spark"
 LOCK_SECONDS = 10.0  # Meltano's own default; an older lock is dead
@@ -53,9 +53,9 @@ class MeltanoObjects:
         """Write one object over the expected version."""
         if not _is_state(key):
             return self._objects.write(_ours(key), body, expected)
-        wrapped = {"completed": {"singer_state": digits.loads(body)}, "partial": {}}
+        wrapped = {"completed": {"singer_state": exact_json.loads(body)}, "partial": {}}
         with self._locked_as_meltano(key):
-            return self._objects.write(key, digits.dumps(wrapped).encode(), expected)
+            return self._objects.write(key, exact_json.dumps(wrapped).encode(), expected)
 
     def delete(self, key: str, expected: str | Expect = Expect.ANYTHING) -> None:
         """Delete one object of the expected version."""
@@ -132,7 +132,7 @@ def _locked_at(body: bytes) -> float:
 
 def _parse(body: bytes) -> dict[str, Any] | None:
     try:
-        value = digits.loads(body)
+        value = exact_json.loads(body)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
@@ -146,7 +146,7 @@ def _unwrapped(body: bytes) -> bytes:
     partial, completed = (document.get(key) or {} for key in ("partial", "completed"))
     if not isinstance(partial, dict) or not isinstance(completed, dict):
         return b""
-    return digits.dumps(_merged(partial, completed).get("singer_state") or {}).encode()
+    return exact_json.dumps(_merged(partial, completed).get("singer_state") or {}).encode()
 
 
 def _merged(source: dict[str, Any], into: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which store a URL, a path or a mapping means. Nobody else knows the schemes."""
+"""Which place a URL, a path or a mapping means. Nobody else knows the schemes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from singer_spark.errors import SettingsError
-from singer_spark.state.base import StateStore
-from singer_spark.state.folder import FolderObjects
-from singer_spark.state.objects import ObjectStore
+from singer_spark.storage.folder import FolderObjects
+from singer_spark.storage.objects import ObjectStore
 
 # What is imported inside functions takes a while to load, or is an extra: other stores need it not.
 Options = dict[str, Any]
@@ -22,16 +21,14 @@ class UnknownSchemeError(SettingsError):
     """Nothing is known to be kept under such a URL. Choose another place."""
 
 
-def create_state_store(url_or_config: str | os.PathLike[str] | Mapping[str, Any]) -> StateStore:
-    """Open the store that a folder's path, a URL or a mapping describes."""
-    if isinstance(url_or_config, Mapping):
-        return StateStore(_from_config(dict(url_or_config)))
-    return StateStore(open_objects(os.fspath(url_or_config)))
+def open_objects(place: str | os.PathLike[str] | Mapping[str, Any]) -> ObjectStore:
+    """Open the place that a folder's path, a URL or a mapping describes."""
+    if isinstance(place, Mapping):
+        return _from_config(dict(place))
+    return _open_url(os.fspath(place), {})
 
 
-def open_objects(url: str, options: Options | None = None) -> ObjectStore:
-    """Open the place of a path or URL, whatever is kept there."""
-    options = options or {}
+def _open_url(url: str, options: Options) -> ObjectStore:
     scheme = url.split("://", 1)[0].lower() if "://" in url else "file"
     if scheme.startswith(MELTANO):
         return _open_meltano(url, options)
@@ -55,7 +52,7 @@ def _from_config(config: Options) -> ObjectStore:
         url = f"s3://{config.pop('bucket')}/{config.pop('prefix', '')}"
     else:
         raise SettingsError("state: give url, or type file with path, or type s3 with bucket")
-    return open_objects(url, config)
+    return _open_url(url, config)
 
 
 def _open_folder(url: str, options: Options) -> ObjectStore:
@@ -74,7 +71,7 @@ def _open_folder(url: str, options: Options) -> ObjectStore:
 
 def _open_s3(url: str, options: Options) -> ObjectStore:
     _check(options, ("endpoint_url", "region"))
-    from singer_spark.state.s3 import S3Objects
+    from singer_spark.storage.s3 import S3Objects
 
     bucket, _, prefix = url.split("://", 1)[1].partition("/")
     if not bucket:
@@ -89,15 +86,14 @@ def _open_s3(url: str, options: Options) -> ObjectStore:
 
 def _open_sql(url: str, options: Options) -> ObjectStore:
     _check(options, ("table",))
-    from singer_spark.state.database import open_database
-    from singer_spark.state.sql import SqlObjects
+    from singer_spark.storage.sql import SqlObjects, open_database
 
     return SqlObjects(open_database(url), **options)
 
 
 def _open_cloud(url: str, options: Options) -> ObjectStore:
     try:
-        from singer_spark.state.cloud import open_cloud
+        from singer_spark.storage.cloud import open_cloud
     except ModuleNotFoundError:
         raise SettingsError(
             f"state: {url.split('://')[0]}:// needs obstore; pip install 'singer-spark[cloud]'"
@@ -106,7 +102,7 @@ def _open_cloud(url: str, options: Options) -> ObjectStore:
 
 
 def _open_meltano(url: str, options: Options) -> ObjectStore:
-    from singer_spark.state.meltano import MeltanoObjects
+    from singer_spark.storage.meltano import MeltanoObjects
 
     inner = url[len(MELTANO) :]
     scheme = inner.split("://", 1)[0].lower()
@@ -115,7 +111,7 @@ def _open_meltano(url: str, options: Options) -> ObjectStore:
             "state: Meltano's layout is known in file://, s3://, gs:// and az://, as in "
             f"{MELTANO}s3://bucket/prefix"
         )
-    return MeltanoObjects(open_objects(inner, options))
+    return MeltanoObjects(_open_url(inner, options))
 
 
 def _check(options: Options, known: tuple[str, ...]) -> None:

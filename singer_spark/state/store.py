@@ -1,22 +1,173 @@
-"""The rule of the state store; backends only keep bytes under keys.
+"""The rule of the state store; storage only keeps bytes under keys.
 
 Layout: `PIPELINE/state.json` is the plain Singer state, `PIPELINE/meta.json` what the runner
 knows beside it, `PIPELINE/checkpoint.json` how far a failed run got, `PIPELINE/lock` who runs it
 now, `PIPELINE/generation.json` the number of that holder, `PIPELINE/runs/RUN_ID.json` what a run
 did, `PIPELINE/summary.json` the last runs together.
 Invariant: state is only ever written over what was read.
+
+Documents of our own carry the number of their `schema`, which is taken off again when they are
+read. `state.json` is the tap's and carries none.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, NoReturn, final
 
-from singer_spark.errors import StateError
-from singer_spark.state.checkpoint import Checkpoint
-from singer_spark.state.documents import PIPELINE_NAME, Documents, key_of
-from singer_spark.state.objects import ConflictError, Expect, ObjectStore, Stored, tag_of
+from singer_spark import exact_json
+from singer_spark.errors import SettingsError, StateError
+from singer_spark.storage.objects import ConflictError, Expect, ObjectStore, Stored, tag_of
+from singer_spark.storage.open import open_objects
+
+PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")  # as Meltano's state ids, too
+SCHEMA = 1  # of meta, run records, summaries; raised when an older version would misread them
+
+
+class DamagedError(StateError):
+    """A document is not what belongs there. Repair it, or delete it."""
+
+    def __init__(self, place: str, key: str) -> None:
+        name, _, file = key.partition("/")
+        ways = "repair it, or delete it to start without it"
+        if file == "generation.json":
+            ways = (
+                f"take over what the tables have (singer-spark state recover {name}), or give the "
+                f"state (singer-spark state set {name} FILE)"
+            )
+        elif file in ("state.json", "meta.json"):
+            ways = (
+                f"give another (singer-spark state set {name} FILE), or start without it "
+                f"(singer-spark state delete {name})"
+            )
+        super().__init__(f"{place} is damaged (not the JSON object that belongs there); {ways}")
+
+
+class NewerSchemaError(StateError):
+    """A newer singer-spark wrote this. Upgrade this one."""
+
+    def __init__(self, place: str, schema: object) -> None:
+        super().__init__(
+            f"{place} was written by a newer singer-spark (schema {schema}, known here is "
+            f"{SCHEMA}); upgrade with: pip install --upgrade singer-spark"
+        )
+
+
+def key_of(name: str, file: str) -> str:
+    """Name a pipeline's document; an unsafe name reaches no file."""
+    if not PIPELINE_NAME.fullmatch(name):
+        raise SettingsError(
+            "name: a pipeline's name holds letters, digits, '.', '_', ':' and '-' only "
+            "and starts with a letter or a digit"
+        )
+    return f"{name}/{file}"
+
+
+@final
+class Documents:
+    """JSON objects under keys."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self.objects = objects
+
+    def write(self, key: str, value: Mapping[str, Any], expected: str | Expect) -> str:
+        """Write a document over the expected version and return the new tag."""
+        try:
+            text = exact_json.dumps(value, indent=2)
+        except (TypeError, ValueError) as error:
+            raise StateError(
+                f"{self.objects.locate(key)}: the state holds a value that JSON cannot carry; "
+                "look at the bookmarks that the tap writes"
+            ) from error
+        return self.objects.write(key, text.encode() + b"\n", expected)
+
+    def write_own(self, key: str, value: Mapping[str, Any], expected: str | Expect) -> str:
+        """Write a document of our own, with its schema."""
+        return self.write(key, {"schema": SCHEMA, **value}, expected)
+
+    def parse(self, key: str, stored: Stored | None) -> dict[str, Any]:
+        """Read what is stored as a JSON object; nothing stored is an empty one."""
+        try:
+            value = {} if stored is None else exact_json.loads(stored.body)
+        except (ValueError, RecursionError):
+            value = None
+        return value if isinstance(value, dict) else self.refuse(key)
+
+    def parse_own(self, key: str, stored: Stored | None) -> dict[str, Any]:
+        """Read a document of our own; one of a newer schema is refused rather than misread."""
+        value = self.parse(key, stored)
+        schema = value.pop("schema", SCHEMA)
+        if not isinstance(schema, int):
+            self.refuse(key)
+        if schema > SCHEMA:
+            raise NewerSchemaError(self.objects.locate(key), schema)
+        return value
+
+    def refuse(self, key: str) -> NoReturn:
+        """Tell that a document is damaged."""
+        raise DamagedError(self.objects.locate(key), key)
+
+
+_KIND = "singer_spark"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A failed run.
+
+    Args:
+        state: The last state that its target has committed to, or the one that it began from.
+        mode: Its mode: `full`, `refresh` or `incremental`.
+        streams: The streams that `--refresh` named.
+        reload: The streams whose rows it loaded afresh; `*` is each one.
+        base: The digest of the stored state that it leads on from; None where nobody knows.
+        belongs: The source and the tables that `state` belongs to, as `meta.json` keeps them.
+    """
+
+    state: Mapping[str, Any]
+    mode: str = "incremental"
+    streams: tuple[str, ...] = ()
+    reload: frozenset[str] = frozenset()
+    base: str | None = None
+    belongs: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Checkpoint:
+        """Read a document.
+
+        Raises:
+            ValueError: It is none of ours.
+        """
+        kind, state = value.get(_KIND), value.get("state")
+        if not isinstance(kind, Mapping) or not isinstance(state, Mapping):
+            return cls(state=value)
+        try:
+            streams, reload = (tuple(map(str, kind[key])) for key in ("streams", "reload"))
+            return cls(
+                state=state,
+                mode=str(kind["mode"]),
+                streams=streams,
+                reload=frozenset(reload),
+                base=kind.get("base"),
+                belongs=dict(kind.get("belongs") or {}),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError("not a checkpoint") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the document."""
+        kind = {
+            "mode": self.mode,
+            "streams": list(self.streams),
+            "reload": sorted(self.reload),
+            "base": self.base,
+            "belongs": dict(self.belongs),
+        }
+        return {_KIND: kind, "state": dict(self.state)}
+
 
 CHECKPOINT = "checkpoint.json"
 
@@ -163,3 +314,8 @@ def _meta_of(state: PipelineState) -> dict[str, Any]:
         "run_count": state.run_count,
         "metadata": dict(state.metadata),
     }
+
+
+def create_state_store(url_or_config: str | os.PathLike[str] | Mapping[str, Any]) -> StateStore:
+    """Open the store that a folder's path, a URL or a mapping describes."""
+    return StateStore(open_objects(url_or_config))

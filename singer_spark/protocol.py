@@ -1,14 +1,15 @@
-"""What a tap read of a table, as its SCHEMA message says it.
+"""What our tap and target say to each other beyond the Singer standard.
 
-Our tap writes the member `singer_spark` beside the standard ones; other targets ignore it. A target
-that replaces or retires rows must know whether the rows that came are all that the source has:
+Our tap writes the member `singer_spark` into SCHEMA; other targets ignore it. A target that
+replaces or retires rows must know whether the rows that came are all that the source has:
 
     {"singer_spark": {"read": {"rows": "all"}}}
     {"singer_spark": {"read": {"rows": "range", "column": "updated_at",
                                "from": "2026-01-01", "to": "2026-02-01", "nulls": false}}}
     {"singer_spark": {"read": {"rows": "some", "why": "where"}}}
 
-Where stream_maps of the tap give a stream another name, `stream` is the one of its bookmark.
+Where stream_maps of the tap give a stream another name, `stream` is the one of its bookmark. The
+marks of a bookmark tell that its stream is in the middle of a load.
 """
 
 from __future__ import annotations
@@ -92,3 +93,34 @@ def source_of(message: Mapping[str, Any]) -> str | None:
     member = message.get(MEMBER)
     name = member.get("stream") if isinstance(member, Mapping) else None
     return name if isinstance(name, str) and name else None
+
+
+FULL_TABLE = "full_table"
+DELTA_SNAPSHOT = "delta_snapshot"
+PROGRESS_MARKERS = "progress_markers"  # of taps made with the SDK
+# How many rows stand at the bookmark, and their digest.
+AT_BOOKMARK = "at_bookmark"
+# Ends the name of the stream that carries the late rows of another, and has no bookmark itself.
+LATE = "__late"
+
+
+def is_unfinished(bookmark: object) -> bool:
+    """Say whether a bookmark tells that its stream, or a part of it, is not complete yet."""
+    if not isinstance(bookmark, Mapping):
+        return False
+    parts = bookmark.get("partitions")
+    return any(mark in bookmark for mark in (FULL_TABLE, DELTA_SNAPSHOT, PROGRESS_MARKERS)) or any(
+        map(is_unfinished, parts if isinstance(parts, list) else ())
+    )
+
+
+def late_of(stream: str) -> str | None:
+    """Name the stream whose late rows one carries, None where it is not named like that."""
+    return stream.removesuffix(LATE) if stream.endswith(LATE) else None
+
+
+def bookmarked(state: Mapping[str, Any]) -> frozenset[str]:
+    """Name the streams that have a bookmark which is not empty."""
+    bookmarks = state.get("bookmarks", state)
+    known = bookmarks if isinstance(bookmarks, Mapping) else {}
+    return frozenset(stream for stream, bookmark in known.items() if bookmark)

@@ -1,8 +1,12 @@
-"""Sessions on a server that someone else runs: released at the end, or by a successor.
+"""Clients of Spark Connect: the channel to an engine of ours, sessions on someone else's server.
 
-Nobody there notices that a client was killed. Which sessions a process has is noted on this
-machine, so that the next one that uses the same server ends what they are doing, before it opens
-a session of its own.
+Our channel goes to the literal loopback address, without a proxy, with the engine's token: Spark's
+own builder sends a token without TLS to `localhost` only, which may be an address where another
+user listens.
+
+On a server of someone else nobody notices that a client was killed. Which sessions a process has
+is noted on this machine, so that the next one that uses the same server ends what they are doing,
+before it opens a session of its own.
 """
 
 from __future__ import annotations
@@ -19,16 +23,68 @@ from pathlib import Path
 from typing import Any, final
 from urllib.parse import urlsplit
 
+import grpc
 from filelock import FileLock, Timeout
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client import DefaultChannelBuilder, SparkConnectClient
 from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.proto import base_pb2 as pb2
+from typing_extensions import override
 
-from singer_spark.engine.place import private_folder
+from singer_spark.engine.lease import Lease
+from singer_spark.engine.registry import private_folder
 from singer_spark.errors import TransientError
 from singer_spark.scratch import folders_of_dead, leave_scratch, make_scratch, remove_scratch
+
+_OPTIONS = [
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+]
+
+
+@final
+class _Token:
+    """Gives each request the engine's token, and none once the engine is gone.
+
+    Somebody else may listen at its port by then, and would get the request as well.
+    """
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+
+    def __call__(self, _context: object, callback: grpc.AuthMetadataPluginCallback) -> None:
+        if reason := self._lease.ended:
+            callback((), ConnectionError(reason))
+        else:
+            callback((("authorization", f"Bearer {self._lease.token}"),), None)
+
+
+@final
+class _LoopbackChannel(DefaultChannelBuilder):
+    def __init__(self, lease: Lease) -> None:
+        super().__init__(f"sc://127.0.0.1:{lease.port}", channelOptions=list(_OPTIONS))
+        self._lease = lease
+        self.set(self.PARAM_USER_ID, lease.user)
+
+    @override
+    def toChannel(self) -> grpc.Channel:
+        credentials = grpc.composite_channel_credentials(
+            grpc.local_channel_credentials(), grpc.metadata_call_credentials(_Token(self._lease))
+        )
+        return self._secure_channel(f"ipv4:127.0.0.1:{self._lease.port}", credentials)
+
+
+def engine_channel(lease: Lease) -> DefaultChannelBuilder:
+    """Describe the channel to the engine of a lease."""
+    return _LoopbackChannel(lease)
+
+
+def short_patience() -> DefaultPolicy:
+    """Return how often a request to an engine of ours is repeated: it lives, or it is dead."""
+    return DefaultPolicy(max_retries=4, initial_backoff=50, max_backoff=500, backoff_multiplier=2.0)
+
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from obstore.exceptions import (
 from obstore.store import from_url
 
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.state.objects import Expect, Stored, refuse_another_version, resolve_lost_race
+from singer_spark.storage.objects import Expect, Stored, refuse_another_version, resolve_lost_race
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as CloudStore

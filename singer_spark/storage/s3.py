@@ -15,7 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from singer_spark.errors import StateError
-from singer_spark.state.objects import Expect, Stored, refuse_another_version, resolve_lost_race
+from singer_spark.storage.objects import Expect, Stored, refuse_another_version, resolve_lost_race
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
