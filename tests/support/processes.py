@@ -82,7 +82,8 @@ def as_nobody(imports: str, code: str, *arguments: object) -> Any:
     user cannot read, so that comes first; the names of hosts need a codec that Python loads late.
     """
     become = f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})"
-    start = f"import encodings.idna, json, os, sys\n{imports}\ndef say(it): print(json.dumps(it))\n{become}\n"
+    start = f"import encodings.idna, json, os, sys\n{imports}\n"
+    start += f"def say(it): print(json.dumps(it))\n{become}\n"
     done = subprocess.run(
         [sys.executable, "-c", start + textwrap.dedent(code), *map(str, arguments)],
         capture_output=True, text=True, check=False, timeout=120, cwd="/",
