@@ -17,8 +17,8 @@ from tap_spark_source.sources.postgres import Postgres
 from tap_spark_source.sources.sparksql import SparkSQL
 from tap_spark_source.sources.sqlite import SQLite
 from tap_spark_source.sources.sqlserver import SQLServer
-from target_spark_delta.methods.late import Bookmark, count_late
-from target_spark_delta.values import misfit, typed
+from target_spark_delta.methods.batch import Bookmark, count_late
+from target_spark_delta.rows.values import misfit, typed
 from tests.support.hostile import NAMES, bare_sql
 
 DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}

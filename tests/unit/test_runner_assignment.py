@@ -22,7 +22,7 @@ from singer_spark.state.fence import confirm_lock
 from singer_spark.state.generation import Generation, read_generation, write_generation
 from singer_spark.state.lock import LostLockError, end_lock, read_lock
 from singer_spark.state.objects import Expect
-from target_spark_delta.fence import overtaken
+from target_spark_delta.table.races import overtaken
 from tests.support.bench import TAP, TARGET
 from tests.support.locks import ago, write_lock
 
