@@ -16,8 +16,8 @@ from tap_spark_source.dialects.sqlite import SQLite
 from tap_spark_source.dialects.sqlserver import SQLServer
 from tap_spark_source.dialects.statements import SparkSQL
 from tap_spark_source.sources.kafka import connect, debezium
-from target_spark_delta.methods.late import Bookmark, count_late
-from target_spark_delta.values import misfit, typed
+from target_spark_delta.methods.batch import Bookmark, count_late
+from target_spark_delta.rows.values import misfit, typed
 from tests.support.hostile import NAMES, bare_sql
 
 DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}
