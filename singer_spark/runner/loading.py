@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from singer_spark.assignment import EVERY_STREAM, REPLACING
@@ -186,3 +187,21 @@ def _loading(pipeline: Pipeline, stream: str, *, keys: Sequence[str], **read: An
         range_column=options.get("range_column"),
         **read,
     )
+
+
+def may_read(pipeline: Pipeline, stream: str) -> bool:
+    """Say whether a run of our tap reads a stream, as far as the settings tell."""
+    config, selected = pipeline.tap.config, pipeline.streams
+    if selected and not _is_chosen(stream, selected):
+        return False
+    patterns = config.get("tables")
+    if not isinstance(patterns, list) or str(config.get("source_url")).startswith("kafka:"):
+        return True  # topics have longer names
+    # A table `schema.name` is the stream `schema-name`.
+    dashes = [at for at, char in enumerate(stream) if char == "-"]
+    labels = [stream, *(f"{stream[:at]}.{stream[at + 1 :]}" for at in dashes)]
+    return any(_is_chosen(label, map(str, patterns)) for label in labels)
+
+
+def _is_chosen(name: str, wanted: Iterable[str]) -> bool:
+    return any(name == one or fnmatchcase(name, one) for one in wanted)

@@ -1,9 +1,10 @@
-"""Tables of plain text, at most 80 columns wide, and the JSON that machines read instead."""
+"""Tables of plain text, at most 80 columns wide, JSON for machines, and differences of states."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from difflib import unified_diff
 from typing import Any
 
 import click
@@ -73,3 +74,16 @@ def tell_duration(milliseconds: int) -> str:
         if seconds >= 2 * unit:
             return f"{seconds / unit:.1f}{name}"
     return f"{seconds:.1f}s"
+
+
+def pretty(value: Mapping[str, Any], *, sort_keys: bool = False) -> str:
+    """Write a state as JSON for an editor."""
+    return exact_json.dumps(value, indent=2, plain=True, sort=sort_keys) + "\n"
+
+
+def state_diff(
+    old: Mapping[str, Any], new: Mapping[str, Any], old_name: str, new_name: str
+) -> list[str]:
+    """Give the lines of a unified diff; the order of keys is no difference."""
+    a, b = (pretty(value, sort_keys=True).splitlines() for value in (old, new))
+    return list(unified_diff(a, b, old_name, new_name, lineterm=""))

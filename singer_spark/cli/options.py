@@ -1,4 +1,4 @@
-"""Which store and which name PIPELINE means: a pipeline file, or a name in the store of --state."""
+"""Options of several commands, and which store and name PIPELINE means."""
 
 from __future__ import annotations
 

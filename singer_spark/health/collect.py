@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from singer_spark.errors import SettingsError, SingerSparkError, StateError
-from singer_spark.health.case import Activity, Case
-from singer_spark.health.report import Health
+from singer_spark.health.history import Activity, Case
+from singer_spark.health.rules import Health
 from singer_spark.pipeline import Alerts, load_pipeline
 from singer_spark.pipeline.find import find_twins
 from singer_spark.state import StateStore, create_state_store

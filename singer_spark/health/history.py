@@ -8,7 +8,8 @@ from datetime import datetime
 from statistics import median
 from typing import Any
 
-from singer_spark.health.lag import lag_seconds, parse_time, watermarks
+from singer_spark.figures import parse_time
+from singer_spark.health.lag import lag_seconds, watermarks
 from singer_spark.pipeline import Alerts
 
 ENOUGH_RUNS = 5  # before anything can be called usual

@@ -10,18 +10,18 @@ from singer_spark.assignment import EVERY_STREAM, Assignment, Attempt, is_same_s
 from singer_spark.errors import SingerSparkError, StateError
 from singer_spark.names import merged_options
 from singer_spark.pipeline import Pipeline
-from singer_spark.pipeline.endpoints import Plugin
+from singer_spark.pipeline.file import Plugin
 from singer_spark.pipeline.tables import find_tables
 from singer_spark.protocol import bookmarked
 from singer_spark.runner.identity import known_source, known_tables
-from singer_spark.runner.selection import may_read
-from singer_spark.runner.verdict import loads_of
+from singer_spark.runner.loading import loads_of, may_read
 from singer_spark.state.change import without_tables
 from singer_spark.state.generation import ATTEMPTS_KEPT
 from singer_spark.state.reached import Known, Reached, find_reached, move_to
 
 if TYPE_CHECKING:
     from singer_spark.runner.start import Kept, Start  # which begins a run, and asks here
+
 
 APPEND_ONLY = "append-only"
 _UNMAPPED = object()

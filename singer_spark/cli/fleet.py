@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple, final
 import click
 
 from singer_spark import exact_json
-from singer_spark.cli.table import cut, lay_out, tell_count, tell_duration
+from singer_spark.cli.output import cut, lay_out, tell_count, tell_duration
 from singer_spark.errors import EXIT_SIGTERM, SingerSparkError
 from singer_spark.runner.process import relay_log, stop_with_parent
 from singer_spark.runner.supervisor import Events, Failed, caught_signals

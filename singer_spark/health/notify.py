@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from singer_spark.errors import SingerSparkError, StateError
+from singer_spark.health.collect import Looked
 from singer_spark.health.rules import Level
 from singer_spark.pipeline import Alerts
-from singer_spark.runner.post import WAIT_SECONDS, UnpostedError, post_json
+from singer_spark.post import WAIT_SECONDS, UnpostedError, post_json
 from singer_spark.state import StateStore
-from singer_spark.status.collect import Looked
 from singer_spark.storage.objects import Expect, tag_of
 
 SENT = "_alerts/sent.json"  # of a store; no pipeline's name begins so

@@ -1,13 +1,14 @@
-"""User and password in the URL of a source, taken out of it. Pure.
+"""The URL of a source: its login, taken out of it, and whether the server proves who it is. Pure.
 
-They stand before an @, among the parameters, or, as Oracle has it, before the place. What looks
-like a secret and cannot be taken out is refused rather than kept.
+User and password stand before an @, among the parameters, or, as Oracle has it, before the place.
+What looks like a secret and cannot be taken out is refused rather than kept.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from singer_spark.errors import SettingsError
@@ -93,3 +94,29 @@ def _from_parameters(url: str) -> Login:
 
 def _kind(name: str) -> str | None:
     return "user" if name in USER else "password" if name in PASSWORD else None
+
+
+_POSTGRES = re.compile(r"jdbc:postgresql:(?://(?P<hosts>[^/?]*))?(?P<rest>.*)", re.DOTALL)
+_LOCAL = re.compile(r"(localhost|127(\.\d+){3}|\[?::1\]?|)(:\d*)?", re.IGNORECASE)
+_SURE = "verify-full"
+
+
+def transit_advice(config: Mapping[str, Any]) -> str | None:
+    """Say what is missing for a PostgreSQL server that is not on this machine to be known."""
+    url = config.get("source_url")
+    found = _POSTGRES.fullmatch(url) if isinstance(url, str) else None
+    if found is None:
+        return None
+    hosts = (found["hosts"] or "").rpartition("@")[2].split(",")
+    mode = _mode(found["rest"], config.get("source_options"))
+    if all(_LOCAL.fullmatch(host) for host in hosts) or mode == _SURE:
+        return None
+    told = f"sslmode {mode} does" if mode else "without sslmode the connection does"
+    return f"{told} not prove who the server is; set sslmode={_SURE} in source_url"
+
+
+def _mode(rest: str, options: object) -> str | None:
+    if stated := re.search(r"[?&]sslmode=([\w-]+)", rest):
+        return stated[1].lower()
+    given = options.get("sslmode") if isinstance(options, Mapping) else None
+    return str(given).lower() if given else None

@@ -1,21 +1,30 @@
-"""Numbers and times as the page says them."""
+"""Counts, sizes, durations and times as people read them."""
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from datetime import datetime, timezone
 
-from singer_spark.health.lag import parse_time
-from singer_spark.health.words import tell_seconds
+UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def tell_seconds(seconds: float) -> str:
+    """Tell a duration in the unit that fits: 90 min, 2 h, 4.2 s."""
+    for unit, name in UNITS:
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
+
 
 NOTHING = "—"
-UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k"))
+COUNT_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k"))
 
 
 def tell_number(value: object) -> str:
     """Tell a count briefly; what nobody told is a dash."""
     if not isinstance(value, (int, float)):
         return NOTHING
-    for size, unit in UNITS:
+    for size, unit in COUNT_UNITS:
         if value >= size:
             scale = 1e3 if unit == "k" else size
             return f"{value / scale:.1f}{unit}"
@@ -67,3 +76,27 @@ def _roughly(seconds: float) -> str:
         if seconds >= 2 * unit or unit == 60:
             return f"{seconds / unit:.0f} {name}"
     return ""
+
+
+TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?\s?(Z|[+-]\d\d(?::?\d\d)?)?)?"
+)
+
+
+def parse_time(value: object) -> datetime | None:
+    """Read a time as taps write it; one without an offset is in UTC."""
+    match = TIME.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return None
+    day, minute, second, fraction, offset = match.groups()
+    clock = f"{minute or '00:00'}{second or ':00'}.{(fraction or '')[:6].ljust(6, '0')}"
+    try:
+        return datetime.fromisoformat(f"{day}T{clock}{_zone(offset)}").astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _zone(offset: str | None) -> str:
+    if offset in (None, "Z"):
+        return "+00:00"
+    return f"{offset[:3]}:{offset[3:].lstrip(':') or '00'}"
