@@ -12,8 +12,8 @@ from singer_sdk import typing as th
 from singer_spark.names import merged_options
 from singer_spark.plugin import SPARK
 from singer_spark.settings import SparkSettings, own_catalog
-from target_spark_delta.batch_roots import BatchRoots
-from target_spark_delta.options import LOAD_METHODS, STREAM_OPTIONS, StreamSettings
+from target_spark_delta.intake.batch_files import BatchRoots
+from target_spark_delta.stream_options import LOAD_METHODS, STREAM_OPTIONS, StreamSettings
 
 CONFIG_JSONSCHEMA = th.PropertiesList(
     th.Property(

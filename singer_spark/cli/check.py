@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from singer_spark.cli.complete import complete_pipeline
-from singer_spark.cli.table import WIDTH, cut, json_option, show_json, wrap
+from singer_spark.cli.completion import complete_pipeline
+from singer_spark.cli.output import WIDTH, cut, json_option, show_json, wrap
 from singer_spark.errors import SettingsError, SingerSparkError
 from singer_spark.pipeline import (
     Pipeline,
@@ -21,13 +21,13 @@ from singer_spark.pipeline import (
     load_pipeline,
     refuse_twins,
 )
-from singer_spark.pipeline.endpoints import DEFAULT_TARGET
+from singer_spark.pipeline.file import DEFAULT_TARGET
+from singer_spark.pipeline.source_url import transit_advice
 from singer_spark.pipeline.tables import s3_options
-from singer_spark.pipeline.transit import transit_advice
 from singer_spark.runner.commands import find_command
-from singer_spark.runner.probe import sample_source, start_target
+from singer_spark.runner.preview import sample_source, start_target
+from singer_spark.runner.record import version_of
 from singer_spark.runner.supervisor import StoppedError
-from singer_spark.runner.versions import version_of
 from singer_spark.settings import SparkSettings
 from singer_spark.state import create_state_store
 from singer_spark.state.holder import LockedError

@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
-from singer_spark.cli.table import json_option, show_json
+from singer_spark.cli.output import json_option, show_json
 from singer_spark.engine.lease import get_lease
 from singer_spark.engine.registry import dial, engine_folder, shared_engines
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import SettingsError, TransientError
 from singer_spark.pipeline import find_pipeline, load_pipeline
-from singer_spark.runner.engine import needs_of
+from singer_spark.runner.sharing import needs_of
 from singer_spark.settings import SparkSettings
 from singer_spark.text import parse_duration
 

@@ -10,10 +10,9 @@ from typing import Any
 import click
 
 from singer_spark import exact_json
-from singer_spark.cli.complete import complete_pipeline
-from singer_spark.cli.places import Place, find_place, state_option, yes_option
-from singer_spark.cli.statediff import state_diff
-from singer_spark.cli.table import json_option, lay_out, show_json
+from singer_spark.cli.completion import complete_pipeline
+from singer_spark.cli.options import Place, find_place, state_option, yes_option
+from singer_spark.cli.output import json_option, lay_out, show_json, state_diff
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import find_pipeline, load_pipeline
 from singer_spark.pipeline.tables import find_tables, place_of

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from singer_spark.cli.complete import complete_pipeline
-from singer_spark.cli.places import Place, find_place, find_places, state_option
-from singer_spark.cli.table import (
+from singer_spark.cli.completion import complete_pipeline
+from singer_spark.cli.options import Place, find_place, find_places, state_option
+from singer_spark.cli.output import (
     cut,
     json_option,
     lay_out,
@@ -19,8 +19,8 @@ from singer_spark.cli.table import (
     wrap,
 )
 from singer_spark.errors import SingerSparkError, StateError
+from singer_spark.figures import tell_seconds
 from singer_spark.health.lag import watermarks
-from singer_spark.health.words import tell_seconds
 from singer_spark.state.runs import list_runs
 
 FACTS = ("STARTED (UTC)", "TOOK", "RECORDS", "CHANGED")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from singer_spark.cli.complete import complete_pipeline
-from singer_spark.cli.table import json_option, show_json
+from singer_spark.cli.completion import complete_pipeline
+from singer_spark.cli.output import json_option, show_json
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline, find_pipelines, list_pipeline_files, load_pipeline
 from singer_spark.pipeline.cron import next_due, to_calendar

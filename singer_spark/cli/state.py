@@ -7,11 +7,10 @@ from typing import IO, Any
 
 import click
 
-from singer_spark.cli.complete import complete_pipeline
-from singer_spark.cli.places import Place, find_place, find_places, state_option, yes_option
+from singer_spark.cli.completion import complete_pipeline
+from singer_spark.cli.options import Place, find_place, find_places, state_option, yes_option
+from singer_spark.cli.output import cut, json_option, lay_out, pretty, show_json, state_diff
 from singer_spark.cli.recover import recover
-from singer_spark.cli.statediff import pretty, state_diff
-from singer_spark.cli.table import cut, json_option, lay_out, show_json
 from singer_spark.errors import SettingsError, SingerSparkError, StateError
 from singer_spark.state import PipelineState
 from singer_spark.state.change import (

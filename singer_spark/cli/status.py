@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from singer_spark.cli.complete import complete_pipeline
-from singer_spark.cli.places import state_option
-from singer_spark.cli.table import (
+from singer_spark.cli.completion import complete_pipeline
+from singer_spark.cli.options import state_option
+from singer_spark.cli.output import (
     cut,
     json_option,
     lay_out,
@@ -19,13 +19,13 @@ from singer_spark.cli.table import (
     wrap,
 )
 from singer_spark.errors import SettingsError
+from singer_spark.figures import tell_seconds
+from singer_spark.health.collect import Looked, look_at_files, look_at_store
 from singer_spark.health.metrics import write_metrics
-from singer_spark.health.report import Health
-from singer_spark.health.words import tell_seconds
+from singer_spark.health.notify import send_alerts
+from singer_spark.health.rules import Health
 from singer_spark.pipeline import find_pipelines, list_pipeline_files
 from singer_spark.state import create_state_store
-from singer_spark.status.collect import Looked, look_at_files, look_at_store
-from singer_spark.status.notify import send_alerts
 from singer_spark.storage.folder import replace_file
 
 HEAD = ("PIPELINE", "HEALTH", "LAST RUN (UTC)", "TOOK", "RECORDS", "LAG")
@@ -65,7 +65,7 @@ def status(
     if metrics:
         _write(metrics, write_metrics(healths))
     if html:
-        from singer_spark.page import write_page
+        from singer_spark.health.page import write_page
 
         _write(html, write_page(healths))
     for error in unsent:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from singer_spark.cli.complete import complete_pipeline
-from singer_spark.cli.places import find_place, state_option, yes_option
+from singer_spark.cli.completion import complete_pipeline
+from singer_spark.cli.options import find_place, state_option, yes_option
 from singer_spark.state.holder import LockedError, end_lock, read_lock
 from singer_spark.storage.objects import Expect
 

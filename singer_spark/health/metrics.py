@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from singer_spark.health.case import started_at
-from singer_spark.health.report import Health
+from singer_spark.health.history import started_at
+from singer_spark.health.rules import Health
 
 LAST_RUN = {
     "records": "Records that the tap sent in the last run.",

@@ -1,16 +1,16 @@
-"""What is wrong with a pipeline, each with its reason; what is not asked for is not judged."""
+"""What is wrong with a pipeline, each with its reason, and its health as a value."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import IntEnum
 from itertools import takewhile
 from typing import Any
 
-from singer_spark.health.case import Case, is_empty, is_ordinary, moments
-from singer_spark.health.words import tell_seconds
+from singer_spark.figures import tell_seconds
+from singer_spark.health.history import Case, is_empty, is_ordinary, moments
 from singer_spark.pipeline.cron import last_due, next_due
 
 START_SLACK = timedelta(minutes=1)  # a clock that is a little behind is no missed run
@@ -168,3 +168,87 @@ RULES: tuple[Callable[[Case], Finding | None], ...] = (
     _bad_records,
     _late,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a pipeline is doing."""
+
+    case: Case
+    findings: tuple[Finding, ...]
+
+    @classmethod
+    def of(cls, case: Case) -> Health:
+        """Judge a case."""
+        return cls(case, judge(case))
+
+    @classmethod
+    def unknown(cls, pipeline: str, now: datetime, reason: str) -> Health:
+        """Tell that a pipeline cannot even be looked at."""
+        finding = Finding("unreadable", Level.CRITICAL, reason)
+        return cls(Case(pipeline=pipeline, now=now), (finding,))
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline's name."""
+        return self.case.pipeline
+
+    @property
+    def level(self) -> Level:
+        """The level of the worst finding."""
+        return max((finding.level for finding in self.findings), default=Level.OK)
+
+    @property
+    def word(self) -> str:
+        """The health in one word."""
+        if self.level is Level.OK and self.is_running:
+            return "running"
+        if self.level is Level.OK and self.last is None:
+            return "new"
+        return self.level.name.lower()
+
+    @property
+    def is_running(self) -> bool:
+        """Tell that a run is going on."""
+        return self.case.is_running
+
+    @property
+    def last(self) -> Mapping[str, Any] | None:
+        """The last run that ended."""
+        return self.case.last
+
+    @property
+    def last_success(self) -> Mapping[str, Any] | None:
+        """The last run that succeeded."""
+        return next((run for run in self.case.runs if not run.get("exit_code")), None)
+
+    @property
+    def lags(self) -> Mapping[str, float]:
+        """How far the streams lie behind."""
+        return self.case.lags
+
+    @property
+    def lag(self) -> float | None:
+        """How far the pipeline lies behind."""
+        return self.case.lag
+
+    @property
+    def next_due(self) -> datetime | None:
+        """When the next run is due."""
+        return next_due(self.case.cron, self.case.now) if self.case.cron else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the health as plain JSON values."""
+        due = self.next_due
+        return {
+            "pipeline": self.pipeline,
+            "health": self.level.name.lower(),
+            "reasons": [
+                {"kind": one.kind, "level": one.level.name.lower(), "reason": one.reason}
+                for one in self.findings
+            ],
+            "running": self.is_running,
+            "lag_seconds": self.lag,
+            "next_due": due.isoformat(timespec="seconds") if due else None,
+            "last_run": self.last,
+        }

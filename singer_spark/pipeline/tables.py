@@ -9,7 +9,7 @@ from typing import Any
 
 from singer_spark.engine.machine import expects_shared_disk
 from singer_spark.errors import SettingsError
-from singer_spark.pipeline.endpoints import DEFAULT_TARGET, Plugin
+from singer_spark.pipeline.file import DEFAULT_TARGET, Plugin
 from singer_spark.settings import OWN_CATALOG, WAREHOUSE, SparkSettings, own_catalog
 
 _S3 = ("s3a://", "s3://", "s3n://")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
@@ -13,14 +13,54 @@ from singer_spark import exact_json
 from singer_spark.assignment import EVERY_STREAM, Attempt, TableIdentity
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
-from singer_spark.pipeline.endpoints import Plugin
+from singer_spark.pipeline.file import Plugin
 from singer_spark.pipeline.tables import is_ours
 from singer_spark.protocol import bookmarked
-from singer_spark.runner.failed import go_on_after
+from singer_spark.runner.failed_runs import go_on_after
 from singer_spark.runner.identity import known_tables
-from singer_spark.runner.options import RunOptions, Window
+from singer_spark.runner.state_files import StateFiles
 from singer_spark.state.store import Checkpoint
 from singer_spark.text import listed
+
+
+class Window(NamedTuple):
+    """A range of replication keys, [start, end); None is open."""
+
+    start: str | None
+    end: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What was asked of a run.
+
+    `full` starts afresh but keeps the old state until it succeeded, `resume` starts where a failed
+    run got to, `refresh` starts some streams afresh, `window` reads a range again and leaves the
+    state alone, and `files` stand for the store.
+    """
+
+    full: bool = False
+    resume: bool = False
+    refresh: tuple[str, ...] = ()
+    window: Window | None = None
+    files: StateFiles | None = None
+
+    def check(self) -> None:
+        """Refuse what contradicts itself."""
+        given = {
+            "--full": self.full,
+            "--resume": self.resume,
+            "--refresh": self.refresh,
+            "--from/--to": self.window,
+        }
+        starts = [name for name, value in given.items() if value]
+        if len(starts) > 1:
+            raise SettingsError(f"{' and '.join(starts)} start in different ways; give one of them")
+        if self.resume and self.files:
+            raise SettingsError(
+                "--resume needs the state store; leave --state-in and --state-out out"
+            )
+
 
 OUR_TAP = "tap-spark-source"
 WINDOW = "window"  # the mode of a run that neither uses nor changes the state

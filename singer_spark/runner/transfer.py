@@ -22,10 +22,9 @@ import msgspec
 from singer_spark import exact_json
 from singer_spark.errors import ProtocolError, SingerSparkError
 from singer_spark.runner import supervisor
-from singer_spark.runner.facts import StreamFacts
-from singer_spark.runner.handover import Command
 from singer_spark.runner.meter import Meter
-from singer_spark.runner.process import Child
+from singer_spark.runner.process import Child, Command
+from singer_spark.runner.streams import StreamFacts
 from singer_spark.runner.supervisor import ChildError, Children, Drained, Exited, Failed
 
 BLOCK_BYTES = 256 * 2**10

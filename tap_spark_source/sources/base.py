@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -21,13 +21,13 @@ from singer_spark.errors import (
 )
 from singer_spark.secrets import mask
 from singer_spark.types import to_ddl, to_json_schema
-from tap_spark_source.again import HASH, Rows, row_hash, sums
-from tap_spark_source.key import Key, Range, mark_text
-from tap_spark_source.plan import ReadPlan
+from tap_spark_source.dialects.base import MISFITS, PLAIN, Reading
+from tap_spark_source.plan.key import Key
+from tap_spark_source.plan.read_plan import ReadPlan
+from tap_spark_source.plan.slices import Reach, Slice, Survey
+from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.settings import Settings
-from tap_spark_source.slicing import Slice, Survey
-from tap_spark_source.sources.dialect import MISFITS, PLAIN, Reading
-from tap_spark_source.table import Column, Table
+from tap_spark_source.sources.row_json import HASH, Rows, row_hash, sums
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,17 +72,17 @@ class Source(ABC):
         """Describe an SQL expression over the columns of a table."""
 
     @abstractmethod
-    def frame(self, plan: ReadPlan, piece: Slice | None = None) -> DataFrame:
+    def frame(self, plan: ReadPlan, part: Slice | None = None) -> DataFrame:
         """Return the rows of a plan, or those of one slice, filtered by the source itself."""
 
     @abstractmethod
     def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
         """Look ahead along a key without reading rows."""
 
-    def resent(self, plan: ReadPlan, piece: Slice) -> Rows:
+    def resent(self, plan: ReadPlan, part: Slice) -> Rows:
         """Sum up the rows of a slice without keeping them."""
         with source_errors(self._settings, plan.table.stream):
-            frame = self.frame(plan, replace(piece, at_once=True))
+            frame = self.frame(plan, replace(part, at_once=True))
             # What one connection reads needs no exchange, which would be a job of its own.
             one = frame.coalesce(1) if self.reads_by_connections else frame
             hashes = one.selectExpr(f"{row_hash(frame.schema.fields, plan)} as {HASH}")
@@ -90,7 +90,7 @@ class Source(ABC):
         return Rows.of(row)
 
     @abstractmethod
-    def count(self, plan: ReadPlan, piece: Slice | None = None) -> int:
+    def count(self, plan: ReadPlan, part: Slice | None = None) -> int:
         """Count the rows of a plan, or those of one slice."""
 
 
@@ -101,19 +101,6 @@ class Place:
     stream: str
     schema: str | None = None
     name: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
-    """How far a survey looks: the first `rows` of a range, a mark every `step` of them.
-
-    The highest key is looked for in `top`, if at all.
-    """
-
-    limits: Range
-    top: Range | None
-    rows: int
-    step: int
 
 
 def describe_column(
@@ -149,14 +136,6 @@ def one_per_stream(tables: Iterable[Table]) -> list[Table]:
             f"one stream for {'; '.join(clashes)}; name the one to read in tables, or rename one"
         )
     return found
-
-
-def mark_texts(key: Key, names: Sequence[str], to: str = "k") -> list[str]:
-    """Return the Spark SQL that writes the parts of a key, found under other names, as a mark."""
-    return [
-        f"{mark_text(part.parsed(name), part.datatype)} as {to}{number}"
-        for number, (part, name) in enumerate(zip(key.parts, names, strict=True))
-    ]
 
 
 def _carried(datatype: str) -> str:

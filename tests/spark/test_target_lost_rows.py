@@ -14,8 +14,8 @@ from singer_spark.errors import TransientError
 from singer_spark.state.reached import Known, find_reached
 from singer_spark.state.recover import read_logs
 from singer_spark.storage.open import open_objects
-from target_spark_delta.identity import history_in_files, misfit
-from target_spark_delta.spool import Segment
+from target_spark_delta.intake.segments import Segment
+from target_spark_delta.table.identity import history_in_files, misfit
 from tests.support.singer import batch, record, schema, state
 
 ID = {"id": {"type": "integer"}, "at": {"type": "string", "format": "date-time"}}

@@ -10,9 +10,9 @@ from pyspark.sql import types as T
 
 from singer_spark.errors import RecordError
 from singer_spark.types import to_json_schema
-from target_spark_delta import reading
-from target_spark_delta.load import Destination
-from target_spark_delta.scalars import scalar
+from target_spark_delta.rows import records
+from target_spark_delta.rows.values import scalar
+from target_spark_delta.streams.destination import Destination
 from tests.support.singer import record, schema
 
 UTC = dt.timezone.utc
@@ -213,7 +213,7 @@ def test_keys_of_maps_have_their_type_or_are_refused(lake):
 def test_segments_reach_a_spark_that_does_not_share_this_disk(lake, monkeypatch):
     staging = lake.root / "_singer_spark" / "spool"
     monkeypatch.setattr(Destination, "staging", lambda *_: staging.as_uri())
-    monkeypatch.setattr(reading, "_PIECE_BYTES", 200)
+    monkeypatch.setattr(records, "_PIECE_BYTES", 200)
     properties = {"id": {"type": "integer"}, "free": {"type": "object"}}
     raw = '{"type":"RECORD","stream":"s","record":{"id":%d,"free":{"é":1.10}}}\n'
     lake.load(schema("s", properties, ["id"]), *(raw % number for number in range(20)))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from singer_spark.pipeline import Alerts, Pipeline
-from singer_spark.pipeline.endpoints import Plugin
+from singer_spark.pipeline.file import Plugin
 from singer_spark.runner import PlainDisplay, RunOptions, run_pipeline
 from singer_spark.state import create_state_store
 

@@ -79,10 +79,11 @@ def as_nobody(imports: str, code: str, *arguments: object) -> Any:
     """Run Python code as another user of this machine; return what it says in JSON.
 
     The code finds `say`, and the arguments in `sys.argv`. What it imports may lie where the other
-    user cannot read, so that comes first.
+    user cannot read, so that comes first; the names of hosts need a codec that Python loads late.
     """
     become = f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})"
-    start = f"import json, os, sys\n{imports}\ndef say(it): print(json.dumps(it))\n{become}\n"
+    start = f"import encodings.idna, json, os, sys\n{imports}\n"
+    start += f"def say(it): print(json.dumps(it))\n{become}\n"
     done = subprocess.run(
         [sys.executable, "-c", start + textwrap.dedent(code), *map(str, arguments)],
         capture_output=True, text=True, check=False, timeout=120, cwd="/",

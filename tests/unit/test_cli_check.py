@@ -74,7 +74,7 @@ class TestCheck:
         assert source["rows"] == {"public-orders": {}, "public-empty": {"m": 1}}
 
     def test_a_source_that_does_not_answer_is_given_up(self, monkeypatch):
-        monkeypatch.setattr("singer_spark.runner.probe.LIMIT_SECONDS", 1.0)
+        monkeypatch.setattr("singer_spark.runner.preview.LIMIT_SECONDS", 1.0)
         write("tap-fake", "if '--discover' in sys.argv: time.sleep(100)\n")
         result = invoke("check", "orders")
         assert result.exit_code == 75

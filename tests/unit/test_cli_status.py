@@ -12,15 +12,15 @@ from moto.backends import get_backend
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from singer_spark.cli import main
+from singer_spark.health.collect import look_at_store
+from singer_spark.health.notify import send_alerts
 from singer_spark.pipeline import Alerts
-from singer_spark.runner.book import StoreBook
 from singer_spark.runner.record import RunRecord
+from singer_spark.runner.state_store import StoreBook
 from singer_spark.state import create_state_store
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import RunLock, locked
 from singer_spark.state.runs import save_run
-from singer_spark.status.collect import look_at_store
-from singer_spark.status.notify import send_alerts
 from singer_spark.storage.objects import Expect
 from tests.support.web import webhook
 

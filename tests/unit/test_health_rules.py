@@ -6,10 +6,9 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from singer_spark.health.case import Activity, Case
-from singer_spark.health.report import Health
-from singer_spark.health.rules import Level, judge
-from singer_spark.health.words import tell_seconds
+from singer_spark.figures import tell_seconds
+from singer_spark.health.history import Activity, Case
+from singer_spark.health.rules import Health, Level, judge
 from singer_spark.pipeline import Alerts
 
 NOW = datetime(2026, 1, 31, 12, 0, 30, tzinfo=timezone.utc)

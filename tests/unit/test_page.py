@@ -12,10 +12,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from singer_spark.health.case import Activity, Case
-from singer_spark.health.report import Health
-from singer_spark.page import write_page
-from singer_spark.page.words import tell_age, tell_bytes, tell_number
+from singer_spark.figures import tell_age, tell_bytes, tell_number
+from singer_spark.health.history import Activity, Case
+from singer_spark.health.page import write_page
+from singer_spark.health.rules import Health
 from singer_spark.pipeline import Alerts
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)

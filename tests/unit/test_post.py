@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from singer_spark.runner.post import UnpostedError, post_json
+from singer_spark.post import UnpostedError, post_json
 
 TOKEN = "-".join(["a", "bearer"])
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from singer_spark.cli.table import lay_out
+from singer_spark.cli.output import lay_out
 from singer_spark.errors import DataError
 from singer_spark.runner.process import tell_error
 from singer_spark.text import guard_logs, one_line, printable

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from singer_spark import deltalog
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.pipeline.endpoints import Plugin
+from singer_spark.pipeline.file import Plugin
 from singer_spark.runner import RunOptions, Window
 from singer_spark.runner.preview import StoredState
 from singer_spark.runner.start import choose_start

@@ -14,14 +14,14 @@ from singer_spark.errors import StateError
 from singer_spark.report import read_report
 from singer_spark.runner import RunOptions, StateFiles, Window
 from singer_spark.runner.identity import Identities, known_identities, with_identities
+from singer_spark.runner.loading import copied_by, has_maps, loads_of
 from singer_spark.runner.supervisor import ChildError
-from singer_spark.runner.verdict import copied_by, has_maps, loads_of
 from singer_spark.state import PipelineState
 from singer_spark.state.change import accept_state, delete_state, replace_state
 from singer_spark.state.generation import Generation, read_generation, write_generation
 from singer_spark.state.holder import LostLockError, confirm_lock, end_lock, read_lock
 from singer_spark.storage.objects import Expect
-from target_spark_delta.fence import overtaken
+from target_spark_delta.table.races import overtaken
 from tests.support.bench import TAP, TARGET
 from tests.support.locks import ago, write_lock
 
@@ -250,7 +250,7 @@ class TestGeneration:
         def overtake(*_):
             write_generation(spied.store, "p", Generation(number=2**40), Expect.ABSENT)
 
-        monkeypatch.setattr("singer_spark.runner.book.StoreBook._record_death", overtake)
+        monkeypatch.setattr("singer_spark.runner.state_store.StoreBook._record_death", overtake)
         spied.fail(LostLockError)
         assert spied.note("tap-fake.pid") is None
 

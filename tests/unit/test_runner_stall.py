@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from singer_spark.errors import SettingsError, TransientError
-from singer_spark.pipeline.load import parse_pipeline
-from singer_spark.runner.stall import Stall
+from singer_spark.pipeline.file import parse_pipeline
+from singer_spark.runner.supervisor import Stall
 from singer_spark.state import PipelineState
 from singer_spark.state.runs import list_runs
 from tests.support.bench import FOREVER, TAP, TARGET, is_running

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from singer_spark.cli import main
-from singer_spark.cli.table import lay_out, tell_count, tell_duration
+from singer_spark.cli.output import lay_out, tell_count, tell_duration
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.pipeline import load_pipeline
 from singer_spark.runner import PlainDisplay, run_pipeline
@@ -123,7 +123,7 @@ class TestRecord:
         def fail(*_):
             raise StateError("no room")
 
-        monkeypatch.setattr("singer_spark.runner.book.save_run", fail)
+        monkeypatch.setattr("singer_spark.runner.state_store.save_run", fail)
         with pytest.raises(StateError, match=r"the state is stored, but .* no room") as caught:
             run()
         assert caught.value.exit_code == 74
@@ -135,7 +135,7 @@ class TestRecord:
         def fail(*_):
             raise StateError("no room")
 
-        monkeypatch.setattr("singer_spark.runner.book.save_run", fail)
+        monkeypatch.setattr("singer_spark.runner.state_store.save_run", fail)
         write("tap-fake", "sys.exit(3)")
         with pytest.raises(ChildError):
             run()

@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 import pytest
 
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.runner.book import StoreBook
 from singer_spark.runner.record import RunRecord
+from singer_spark.runner.state_store import StoreBook
 from singer_spark.state import PipelineState
 from singer_spark.state.holder import LostLockError
 from singer_spark.state.lock import RunLock

@@ -130,7 +130,7 @@ def test_every_store_keeps_digits(store):
 
 
 def test_runs_that_move_a_digit_have_moved(bench):
-    from singer_spark.runner.repeat import is_left
+    from singer_spark.runner.run import is_left
 
     one, other = (
         exact_json.loads(f'{{"o": {n}}}') for n in ("9007199254740995.1", "9007199254740995.2")

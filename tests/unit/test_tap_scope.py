@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from singer_spark import exact_json
 from singer_spark.protocol import Scope
-from tap_spark_source.key import number_below
-from tap_spark_source.plan import ReadPlan, plan_read
-from tap_spark_source.replication import Replication
-from tap_spark_source.scope import (
+from tap_spark_source.plan.key import number_below
+from tap_spark_source.plan.read_plan import ReadPlan, plan_read
+from tap_spark_source.plan.replication import Replication
+from tap_spark_source.plan.scope import (
     Traits,
     completes_version,
     mapped,
     scope_of_late_rows,
     scope_of_read,
 )
+from tap_spark_source.plan.table import Column, Table
+from tap_spark_source.readers.open_window import bounds_of
 from tap_spark_source.settings import Settings
-from tap_spark_source.table import Column, Table
-from tap_spark_source.ways import bounds_of
 from tests.support.memory import MemorySource
 from tests.support.ways import BY_AT, BY_AT_AND_ID, BY_ID, Run, incremental, plan, rows
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from singer_spark.errors import SettingsError
-from tap_spark_source.catalog import read_catalog
-from tap_spark_source.settings import Settings, source_problems
+from tap_spark_source.plan.replication import read_catalog
+from tap_spark_source.plan.source_settings import source_problems
+from tap_spark_source.settings import Settings
 from tap_spark_source.tap import TapSparkSource
 
 GOOD = {"source_url": "parquet:/lake"}

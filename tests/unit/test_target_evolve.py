@@ -7,7 +7,7 @@ from pyspark.sql import types as T
 
 from singer_spark.errors import SchemaError
 from singer_spark.types import parse_datatype
-from target_spark_delta.evolve import (
+from target_spark_delta.table.evolve import (
     AddColumn,
     Relax,
     Widen,

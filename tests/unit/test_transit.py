@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from singer_spark.pipeline.transit import transit_advice
+from singer_spark.pipeline.source_url import transit_advice
 
 
 @pytest.mark.parametrize(
