@@ -89,7 +89,8 @@ class Generation:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Generation:
         """Read what `to_dict` wrote; ValueError where it is something else."""
-        return msgspec.convert({**values, "number": values.get("generation")}, cls)
+        needed = {"number": values.get("generation"), "claims": values.get("claims")}
+        return msgspec.convert({**values, **needed}, cls)
 
 
 def read_generation(store: StateStore, name: str) -> tuple[Generation, str | Expect]:
