@@ -25,7 +25,7 @@ from singer_spark.assignment import RUN_ID
 from singer_spark.engine.failures import Vigil, first_line
 from singer_spark.engine.jvm import Jvm
 from singer_spark.engine.lease import LOG_LEVEL
-from singer_spark.engine.registry import SHARED, SOCKET, keep_fresh, make_engine_folder, note_run
+from singer_spark.engine.registry import RUN, SHARED, SOCKET, keep_fresh, make_engine_folder
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import SingerSparkError, TransientError
 from singer_spark.scratch import remove_scratch
@@ -300,7 +300,7 @@ def _open(asked: dict[str, Any]) -> tuple[Keeper, socket.socket]:
     with (folder / "log").open("ab") as log:
         if asked["idle_seconds"] or not os.environ.get(LOG_LEVEL):
             os.dup2(log.fileno(), 2)
-    note_run(folder, os.environ.get(RUN_ID, ""))
+    (folder / RUN).write_text(os.environ.get(RUN_ID, ""))
     keeper = Keeper(Spec.from_json(asked["spec"]), asked["idle_seconds"], folder)
     return keeper, listen(folder, is_shared=bool(asked["idle_seconds"]))
 

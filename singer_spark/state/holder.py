@@ -170,7 +170,7 @@ def confirm_lock(assignment: Assignment) -> None:
         StateError: It cannot be read.
     """
     if _holds_lock(assignment) is False:
-        raise LostLockError(assignment.pipeline or "", "it was taken over or ended")
+        raise LostLockError(assignment.pipeline or "")
 
 
 def is_sole_holder(assignment: Assignment) -> bool:
@@ -210,7 +210,7 @@ class LockedError(TransientError):
 class LostLockError(TransientError):
     """The run no longer holds its lock. Another may be active; run again once it has ended."""
 
-    def __init__(self, name: str, why: str) -> None:
+    def __init__(self, name: str, why: str = "it was taken over or ended") -> None:
         super().__init__(
             f"{name}: this run lost its lock ({why}) and was stopped; the stored state is "
             f"unchanged; once no other run is active: singer-spark run {name}"
