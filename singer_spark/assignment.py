@@ -231,4 +231,6 @@ def _plain(value: Any) -> Any:
     """Write as JSON what `json` does not know."""
     if isinstance(value, frozenset):
         return sorted(value)
+    if isinstance(value, TableIdentity):
+        return value.to_dict()
     return dict(value) if isinstance(value, Mapping) else asdict(value)
