@@ -100,8 +100,7 @@ def commit_info(objects: ObjectStore, version: int, table: str = "") -> CommitIn
     stored = objects.read(f"{_log(table)}/{version:020}.json")
     if stored is None:
         return None
-    found = _actions(stored.body, "commitInfo")
-    info: dict[str, Any] = next((one["commitInfo"] for one in found), {})
+    info: dict[str, Any] = next(_actions(stored.body, "commitInfo"), {})
     return CommitInfo(
         version=version,
         operation=str(info.get("operation")),
@@ -116,11 +115,8 @@ def standing_commits(
 ) -> Iterator[CommitInfo]:
     """Give the commits of a table, newest first, without those that a run of ours took back.
 
-    It ends where the log does: what was cleaned up says nothing any more.
-
-    Args:
-        versions: The versions that the log lists, lowest first.
-        read: Reads what the commit of a version says of itself.
+    The versions are those that the log lists, lowest first. It ends where the log does: what was
+    cleaned up says nothing any more.
     """
     undone: set[int] = set()
     for version in reversed(versions):
@@ -188,7 +184,7 @@ def table_metadata(objects: ObjectStore, table: str = "") -> TableMetadata | Non
     for file in sorted(filter(COMMIT_FILE.fullmatch, files), reverse=True):
         stored = objects.read(f"{_log(table)}/{file}") if file[:20] > newest else None
         for action in _actions(stored.body if stored else b"", "metaData"):
-            return TableMetadata.of(action["metaData"])
+            return TableMetadata.of(action)
     for file in checkpoints:
         if known := _in_checkpoint(objects, f"{_log(table)}/{file}"):
             return known
@@ -200,8 +196,7 @@ def _in_checkpoint(objects: ObjectStore, key: str) -> TableMetadata | None:
     if stored is None:
         return None
     if key.endswith(".json"):
-        actions = _actions(stored.body, "metaData")
-        return next((TableMetadata.of(one["metaData"]) for one in actions), None)
+        return next(map(TableMetadata.of, _actions(stored.body, "metaData")), None)
     # Only where it is needed: it takes a while to load.
     import pyarrow.parquet as pq
 
@@ -221,8 +216,8 @@ def _actions(body: bytes, kind: str) -> Iterator[dict[str, Any]]:
     start = f'"{kind}"'.encode()
     for line in body.splitlines():
         if start in line[:40]:
-            value = parsed(line)
-            if isinstance(value.get(kind), dict):
+            value = parsed(line).get(kind)
+            if isinstance(value, dict):
                 yield value
 
 
@@ -238,6 +233,5 @@ def parsed(text: str | bytes | None) -> dict[str, Any]:
 def _moment(milliseconds: Any) -> str:
     if not isinstance(milliseconds, int):
         return "unknown"
-    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(
-        timespec="milliseconds"
-    )
+    moment = datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
+    return moment.isoformat(timespec="milliseconds")

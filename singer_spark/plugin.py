@@ -90,22 +90,24 @@ def _explain(error: ValidationError) -> str:
     where = ".".join(str(part) for part in error.absolute_path)
     rule: Any = error.validator_value
     instance: Any = error.instance
-    if error.validator == "required":
-        missing = [name for name in rule if name not in instance]
-        return "; ".join(f"{'.'.join(filter(None, [where, name]))} is required" for name in missing)
-    if error.validator == "type":
-        wanted = rule if isinstance(rule, str) else " or ".join(rule)
-        return f"{where or 'the config'} must be of type {wanted}"
-    if error.validator == "enum":
-        return f"{where} must be one of {', '.join(map(str, rule))}"
-    if error.validator == "additionalProperties":
-        schema: Any = error.schema
-        known = schema.get("properties", {})
-        unknown = ", ".join(name for name in instance if name not in known)
-        return f"{where}: unknown key {unknown}; known are {', '.join(known)}"
-    if error.validator in ("anyOf", "oneOf"):
-        return f"{where} has a value of none of the kinds that it may be; look at its description"
-    return f"{where} must satisfy {error.validator} {rule}"
+    schema: Any = error.schema
+    match error.validator:
+        case "required":
+            missing = (".".join(filter(None, [where, one])) for one in rule if one not in instance)
+            return "; ".join(f"{name} is required" for name in missing)
+        case "type":
+            wanted = rule if isinstance(rule, str) else " or ".join(rule)
+            return f"{where or 'the config'} must be of type {wanted}"
+        case "enum":
+            return f"{where} must be one of {', '.join(map(str, rule))}"
+        case "additionalProperties":
+            known = schema.get("properties", {})
+            unknown = ", ".join(name for name in instance if name not in known)
+            return f"{where}: unknown key {unknown}; known are {', '.join(known)}"
+        case "anyOf" | "oneOf":
+            return f"{where} has a value of the wrong kind; look at its description"
+        case _:
+            return f"{where} must satisfy {error.validator} {rule}"
 
 
 SPARK = th.PropertiesList(

@@ -64,15 +64,13 @@ class Scope:
 
 def engine_of(message: Mapping[str, Any]) -> str | None:
     """Read which engine the tap runs on, for a target of the same pipe."""
-    member = message.get(MEMBER)
-    engine = member.get("engine") if isinstance(member, Mapping) else None
+    engine = _member(message, "engine")
     return engine if isinstance(engine, str) else None
 
 
 def scope_of(message: Mapping[str, Any]) -> Scope | None:
     """Read what a SCHEMA message says; None where its tap says nothing that we understand."""
-    member = message.get(MEMBER)
-    read = member.get("read") if isinstance(member, Mapping) else None
+    read = _member(message, "read")
     if not isinstance(read, Mapping) or read.get("rows") not in (ALL, RANGE, SOME):
         return None
     column, why = read.get("column"), read.get("why")
@@ -90,9 +88,13 @@ def scope_of(message: Mapping[str, Any]) -> Scope | None:
 
 def source_of(message: Mapping[str, Any]) -> str | None:
     """Read which stream of the tap a SCHEMA message is of, None where it says nothing else."""
-    member = message.get(MEMBER)
-    name = member.get("stream") if isinstance(member, Mapping) else None
+    name = _member(message, "stream")
     return name if isinstance(name, str) and name else None
+
+
+def _member(message: Mapping[str, Any], name: str) -> Any:
+    member = message.get(MEMBER)
+    return member.get(name) if isinstance(member, Mapping) else None
 
 
 FULL_TABLE = "full_table"

@@ -99,12 +99,14 @@ class Pulse:
         self._doing = doing
         self._reported = float("-inf")
 
-    def beat(self) -> None:
-        """Say that something moved just now."""
+    def beat(self) -> bool:
+        """Say that something moved just now; return whether that is reported."""
         now = time.monotonic()
-        if now - self._reported >= INTERVAL_SECONDS:
-            self._reported = now
-            report_progress(self._doing)
+        if now - self._reported < INTERVAL_SECONDS:
+            return False
+        self._reported = now
+        report_progress(self._doing)
+        return True
 
 
 @contextmanager
@@ -137,14 +139,11 @@ class FinishedTasks:
     """Reports that tasks of Spark have moved; its client calls this whenever it hears of them."""
 
     def __init__(self) -> None:
-        self._before = 0
-        self._reported = float("-inf")
+        self._before, self._pulse = 0, Pulse("")
 
     def __call__(self, stages: Iterable[Any] | None, *_others: object, **_named: object) -> None:
         """Report if tasks have finished since, or have read more."""
         finished = sum(one.num_completed_tasks + one.num_bytes_read for one in stages or ())
-        now = time.monotonic()
-        if finished != self._before and now - self._reported >= INTERVAL_SECONDS:
-            self._before, self._reported = finished, now
-            with suppress(OSError):  # the run has ended
-                report_progress()
+        with suppress(OSError):  # the run has ended
+            if finished != self._before and self._pulse.beat():
+                self._before = finished

@@ -95,11 +95,8 @@ def _names(conf: Mapping[str, str], keys: Iterable[str]) -> bool:
     sites = [Path(folder) / "hive-site.xml" for folder in known if folder]
     texts = [site.read_text(errors="replace") for site in sites if site.is_file()]
     wanted = [f">{key.removeprefix('spark.hadoop.')}<" for key in keys]
-    return _is_hive(conf) and any(name in text for text in texts for name in wanted)
-
-
-def _is_hive(conf: Mapping[str, str]) -> bool:
-    return conf.get(IMPLEMENTATION) == "hive"
+    is_hive = conf.get(IMPLEMENTATION) == "hive"
+    return is_hive and any(name in text for text in texts for name in wanted)
 
 
 def _catalog_problems(settings: SparkSettings) -> Iterator[str]:
@@ -111,7 +108,7 @@ def _catalog_problems(settings: SparkSettings) -> Iterator[str]:
             f"catalog: {OWN_CATALOG} has no place for its tables; set {WAREHOUSE} in spark_conf, "
             "or use spark_remote"
         )
-    if _is_hive(settings.conf) and not _names(settings.conf, _METASTORES):
+    if settings.conf.get(IMPLEMENTATION) == "hive" and not _names(settings.conf, _METASTORES):
         yield (
             f"catalog: {OWN_CATALOG} of Hive has no metastore; set {_METASTORES[0]} in spark_conf, "
             f"or leave {IMPLEMENTATION} out"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -17,96 +17,93 @@ from pyspark.sql import types as T
 from singer_spark.errors import SchemaError
 from singer_spark.names import literal, quote
 
-_ATOMS: dict[str, T.DataType] = {
-    "boolean": T.BooleanType(),
-    "tinyint": T.ByteType(),
-    "smallint": T.ShortType(),
-    "int": T.IntegerType(),
-    "bigint": T.LongType(),
-    "float": T.FloatType(),
-    "double": T.DoubleType(),
-    "string": T.StringType(),
-    "binary": T.BinaryType(),
+SQL_DATATYPE = "x-sql-datatype"
+MAX_DEPTH = 500
+# So many levels become structs and arrays, and what is deeper text: each is an iteration of Spark's
+# analyzer, which gives up after 100; other readers of Delta fail beyond 41 levels, and the client
+# of Spark Connect at some 32 (three messages a level, and protobuf reads 100).
+MAX_STRUCT_DEPTH = 30
+# Schemas are walked by recursion, and Python's own limit ends at a third of that depth.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 20 * MAX_DEPTH))
+_BIG_INTEGER = T.DecimalType(38, 0)
+_DECIMAL_FORMATS = {"singer.decimal", "x-singer.decimal"}
+_STRING_FORMATS: dict[str, T.DataType] = {
+    "date-time": T.TimestampType(),
     "date": T.DateType(),
-    "timestamp": T.TimestampType(),
-    "timestamp_ntz": T.TimestampNTZType(),
 }
-_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|([A-Za-z_][\w$-]*)|(\d+)|([<>(),:]))")
+_SIMPLE: dict[str, T.DataType] = {"boolean": T.BooleanType(), "string": T.StringType()}
+
+# Spark type -> the JSON Schema that describes its values on the wire.
+_WIRE: dict[type[T.DataType], dict[str, Any]] = {
+    T.BooleanType: {"type": "boolean"},
+    T.ByteType: {"type": "integer"},
+    T.ShortType: {"type": "integer"},
+    T.IntegerType: {"type": "integer"},
+    T.LongType: {"type": "integer"},
+    T.FloatType: {"type": "number"},
+    T.DoubleType: {"type": "number"},
+    T.DecimalType: {"type": "number"},
+    T.StringType: {"type": "string"},
+    T.BinaryType: {"type": "string", "contentEncoding": "base64"},
+    T.DateType: {"type": "string", "format": "date"},
+    T.TimestampType: {"type": "string", "format": "date-time"},
+    # No format: `date-time` demands an offset, and validators refuse a text without one.
+    T.TimestampNTZType: {"type": "string"},
+}
+_ATOMS = {kind().simpleString(): kind() for kind in _WIRE if kind is not T.DecimalType}
+_TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[A-Za-z_][\w$-]*|\d+|[<>(),:])")
 
 
 def parse_datatype(text: str) -> T.DataType | None:
     """Return the Spark type that the text names, or None where it names none of ours."""
-    tokens = _tokens(text)
-    if tokens is None:
-        return None
+    tokens = _TOKEN.findall(text)[::-1]  # so that pop() takes them in order
     try:
         datatype = _datatype(tokens)
     except (IndexError, KeyError, ValueError):
         return None
-    return None if tokens else datatype
+    return None if tokens or _TOKEN.sub("", text).strip() else datatype
 
 
-def _tokens(text: str) -> list[str] | None:
-    """Split into tokens, the first one last, so that pop() takes them in order."""
-    tokens, position = [], 0
-    text = text.strip()
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            return None
-        tokens.append(match[0].strip())
-        position = match.end()
-    return tokens[::-1]
-
-
-def _expect(tokens: list[str], wanted: str) -> None:
-    if tokens.pop() != wanted:
-        raise ValueError(wanted)
+def _take(tokens: list[str], *wanted: str | Callable[[list[str]], Any]) -> list[Any]:
+    """Take tokens: a text must be the next one, a function reads what stands there."""
+    values = []
+    for one in wanted:
+        if not isinstance(one, str):
+            values.append(one(tokens))
+        elif tokens.pop() != one:
+            raise ValueError(one)
+    return values
 
 
 def _datatype(tokens: list[str]) -> T.DataType:
     name = tokens.pop().lower()
     if name == "decimal":
-        return _decimal(tokens)
+        precision, scale = _take(tokens, "(", _digits, ",", _digits, ")")
+        if not 0 <= scale <= precision <= 38:
+            raise ValueError(precision)
+        return T.DecimalType(precision, scale)
     if name == "array":
-        _expect(tokens, "<")
-        element = _datatype(tokens)
-        _expect(tokens, ">")
-        return T.ArrayType(element)
+        return T.ArrayType(*_take(tokens, "<", _datatype, ">"))
     if name == "map":
-        _expect(tokens, "<")
-        key = _datatype(tokens)
-        _expect(tokens, ",")
-        value = _datatype(tokens)
-        _expect(tokens, ">")
+        key, value = _take(tokens, "<", _datatype, ",", _datatype, ">")
         if isinstance(key, (T.StructType, T.ArrayType, T.MapType)):
             raise ValueError(name)  # JSON has no such names
         return T.MapType(key, value)
-    if name == "struct":
-        return _struct(tokens)
-    return _ATOMS[name]
+    return _struct(tokens) if name == "struct" else _ATOMS[name]
 
 
-def _decimal(tokens: list[str]) -> T.DecimalType:
-    _expect(tokens, "(")
-    precision = int(tokens.pop())
-    _expect(tokens, ",")
-    scale = int(tokens.pop())
-    _expect(tokens, ")")
-    if not 0 <= scale <= precision <= 38:
-        raise ValueError(precision)
-    return T.DecimalType(precision, scale)
+def _digits(tokens: list[str]) -> int:
+    return int(tokens.pop())
 
 
 def _struct(tokens: list[str]) -> T.StructType:
-    _expect(tokens, "<")
+    _take(tokens, "<")
     fields: list[T.StructField] = []
     while True:
         name = tokens.pop()
         if name.startswith("`"):
             name = name[1:-1].replace("``", "`")
-        _expect(tokens, ":")
-        fields.append(T.StructField(name, _datatype(tokens)))
+        fields.append(T.StructField(name, *_take(tokens, ":", _datatype)))
         if tokens.pop() == ">":
             return T.StructType(fields)
 
@@ -150,42 +147,6 @@ def column_names(datatype: T.DataType) -> Iterable[str]:
         yield from column_names(datatype.valueType)
 
 
-SQL_DATATYPE = "x-sql-datatype"
-MAX_DEPTH = 500
-# So many levels become structs and arrays, and what is deeper text: each is an iteration of Spark's
-# analyzer, which gives up after 100; other readers of Delta fail beyond 41 levels, and the client
-# of Spark Connect at some 32 (three messages a level, and protobuf reads 100).
-MAX_STRUCT_DEPTH = 30
-# Schemas are walked by recursion, and Python's own limit ends at a third of that depth.
-sys.setrecursionlimit(max(sys.getrecursionlimit(), 20 * MAX_DEPTH))
-_INT64 = (-(2**63), 2**63 - 1)
-_BIG_INTEGER = T.DecimalType(38, 0)
-_DECIMAL_FORMATS = {"singer.decimal", "x-singer.decimal"}
-_STRING_FORMATS: dict[str, T.DataType] = {
-    "date-time": T.TimestampType(),
-    "date": T.DateType(),
-}
-_SIMPLE: dict[str, T.DataType] = {"boolean": T.BooleanType(), "string": T.StringType()}
-
-# Spark type -> the JSON Schema that describes its values on the wire.
-_WIRE: dict[type[T.DataType], dict[str, Any]] = {
-    T.BooleanType: {"type": "boolean"},
-    T.ByteType: {"type": "integer"},
-    T.ShortType: {"type": "integer"},
-    T.IntegerType: {"type": "integer"},
-    T.LongType: {"type": "integer"},
-    T.FloatType: {"type": "number"},
-    T.DoubleType: {"type": "number"},
-    T.DecimalType: {"type": "number"},
-    T.StringType: {"type": "string"},
-    T.BinaryType: {"type": "string", "contentEncoding": "base64"},
-    T.DateType: {"type": "string", "format": "date"},
-    T.TimestampType: {"type": "string", "format": "date-time"},
-    # No format: `date-time` demands an offset, and validators refuse a text without one.
-    T.TimestampNTZType: {"type": "string"},
-}
-
-
 def to_spark_type(schema: Mapping[str, Any], *, where: str = "", depth: int = 0) -> T.DataType:
     """Return the Spark type of a JSON Schema property.
 
@@ -227,28 +188,20 @@ def _nested(
 
 def to_struct(schema: Mapping[str, Any], *, where: str = "", depth: int = 0) -> T.StructType:
     """Return the struct of a JSON Schema object; descriptions become comments."""
-    prefix = f"{where}." if where else ""
-    return T.StructType(
-        [
-            T.StructField(
-                name,
-                to_spark_type(_as_mapping(value), where=f"{prefix}{name}", depth=depth),
-                metadata=_comment(_as_mapping(value)),
-            )
-            for name, value in schema["properties"].items()
-        ]
-    )
+    struct, prefix = T.StructType(), f"{where}." if where else ""
+    for name, value in schema["properties"].items():
+        known = _as_mapping(value)
+        datatype = to_spark_type(known, where=f"{prefix}{name}", depth=depth)
+        comment = comment_of(known)
+        told = None if comment is None else {"comment": comment}
+        struct.add(T.StructField(name, datatype, metadata=told))
+    return struct
 
 
 def comment_of(schema: Mapping[str, Any]) -> str | None:
     """Return the description of a JSON Schema, or else its title."""
     text = schema.get("description") or schema.get("title")
     return text if isinstance(text, str) else None
-
-
-def _comment(schema: Mapping[str, Any]) -> dict[str, str]:
-    text = comment_of(schema)
-    return {} if text is None else {"comment": text}
 
 
 def to_json_schema(datatype: T.DataType, *, singer_decimal: bool = False) -> dict[str, Any]:
@@ -258,27 +211,18 @@ def to_json_schema(datatype: T.DataType, *, singer_decimal: bool = False) -> dic
         datatype: The column's type.
         singer_decimal: Write decimals as strings, for readers that know `x-singer.decimal`.
     """
+    inner = partial(to_json_schema, singer_decimal=singer_decimal)
     if isinstance(datatype, T.StructType):
-        return {
-            "type": ["object", "null"],
-            "properties": {
-                field.name: to_json_schema(field.dataType, singer_decimal=singer_decimal)
-                for field in datatype
-            },
-        }
+        properties = {field.name: inner(field.dataType) for field in datatype}
+        return {"type": ["object", "null"], "properties": properties}
     if isinstance(datatype, T.ArrayType):
-        items = to_json_schema(datatype.elementType, singer_decimal=singer_decimal)
-        return {"type": ["array", "null"], "items": items}
+        return {"type": ["array", "null"], "items": inner(datatype.elementType)}
     if isinstance(datatype, T.MapType):
-        values = to_json_schema(datatype.valueType, singer_decimal=singer_decimal)
+        values = inner(datatype.valueType)
         schema: dict[str, Any] = {"type": "object", "additionalProperties": values}
     elif isinstance(datatype, T.DecimalType) and singer_decimal:
-        schema = {
-            "type": "string",
-            "format": "x-singer.decimal",
-            "precision": datatype.precision,
-            "scale": datatype.scale,
-        }
+        sizes = {"precision": datatype.precision, "scale": datatype.scale}
+        schema = {"type": "string", "format": "x-singer.decimal", **sizes}
     else:
         schema = dict(_WIRE.get(type(datatype), {"type": "string"}))
     return {**schema, "type": [schema["type"], "null"], SQL_DATATYPE: to_ddl(datatype)}
@@ -333,11 +277,9 @@ def _scalar(kinds: set[str], schema: Mapping[str, Any]) -> T.DataType:
 
 
 def _integer(schema: Mapping[str, Any]) -> T.DataType:
-    bounds = [schema.get(name) for name in ("minimum", "maximum")]
-    beyond = any(
-        isinstance(bound, (int, float)) and not _INT64[0] <= bound <= _INT64[1] for bound in bounds
-    )
-    return _BIG_INTEGER if beyond else T.LongType()
+    bounds = (schema.get(name, 0) for name in ("minimum", "maximum"))
+    known = [one for one in bounds if isinstance(one, (int, float))]
+    return T.LongType() if all(-(2**63) <= one < 2**63 for one in known) else _BIG_INTEGER
 
 
 def _number(schema: Mapping[str, Any]) -> T.DataType:

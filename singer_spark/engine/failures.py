@@ -10,8 +10,9 @@ import re
 import signal
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol, final
+from typing import Any, final
 from urllib.parse import urlsplit
 
 from singer_spark.errors import (
@@ -53,7 +54,8 @@ def early_end(code: int | None, said: str) -> SingerSparkError:
 
 def failed_start(error: BaseException) -> SingerSparkError:
     """Explain an error that Spark met while it started."""
-    text, reason = str(error), f"Spark did not start: {_said_by(error)}"
+    said = innermost_cause(error) if hasattr(error, "java_exception") else first_line(error)
+    text, reason = str(error), f"Spark did not start: {said}"
     if _PASSING.search(text) or _NO_ROOM.search(text) or is_unreachable(text):
         return TransientError(reason)
     return SettingsError(f"{reason}; {_SETTINGS}")
@@ -75,11 +77,6 @@ def first_line(error: BaseException) -> str:
         known: Any = error
         text = str(known.java_exception.getMessage())
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-
-
-def _said_by(error: BaseException) -> str:
-    """Return the innermost of Java's reasons, or what Python says."""
-    return innermost_cause(error) if hasattr(error, "java_exception") else first_line(error)
 
 
 def _telling_line(said: str) -> str:
@@ -128,19 +125,18 @@ _GARBAGE_SHARE = 0.95
 _GARBAGE_LOOKS = 4
 
 
-class Watched(Protocol):
-    """What is asked of Spark's process."""
-
-    def garbage_seconds(self) -> float:
-        """Say how long it has stood still to collect garbage, or raise if it does not answer."""
-
-
 @final
 class Vigil:
-    """Looks again and again, and says why Spark has to be ended."""
+    """Looks again and again, and says why Spark has to be ended.
 
-    def __init__(self, jvm: Watched) -> None:
-        self._jvm = jvm
+    Tasks may be silent for hours; Java itself answers in milliseconds as long as it lives.
+
+    Args:
+        garbage_seconds: Says how long Java has stood still to collect garbage, or raises.
+    """
+
+    def __init__(self, garbage_seconds: Callable[[], float]) -> None:
+        self._garbage_seconds = garbage_seconds
         self._before: tuple[float, float] | None = None
         self._full_looks = 0
 
@@ -148,7 +144,7 @@ class Vigil:
         """Ask for a sign of life; a machine that slept in between is asked once more."""
         for _ in range(2):
             try:
-                self._note(self._jvm.garbage_seconds())
+                self._note(self._garbage_seconds())
             except Exception as error:  # noqa: BLE001 - whatever it is, that was no answer
                 reason = f"Spark does not answer ({first_line(error)})"
             else:

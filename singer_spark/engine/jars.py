@@ -35,20 +35,10 @@ logger = logging.getLogger(__name__)
 
 DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0",)
 # The AWS bundle that hadoop-aws asks for weighs 686 MB; the modules that S3A uses, 18 MB.
-_AWS_SDK = "2.35.4"
+_OF_SDK = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 S3 = (
     "org.apache.hadoop:hadoop-aws:3.5.0",
-    *(
-        f"software.amazon.awssdk:{module}:{_AWS_SDK}"
-        for module in (
-            "s3",
-            "s3-transfer-manager",
-            "sts",
-            "apache-client",
-            "netty-nio-client",
-            "url-connection-client",
-        )
-    ),
+    *(f"software.amazon.awssdk:{one}:2.35.4" for one in (*_OF_SDK, "url-connection-client")),
 )
 _DRIVERS = {
     "postgresql": "org.postgresql:postgresql:42.7.13",
@@ -119,11 +109,12 @@ def _cached(group: tuple[str, ...], ivy_settings: str | None) -> Path:
     folder = root / hashlib.sha256("\n".join(group).encode()).hexdigest()[:16]
     cache_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     root.mkdir(mode=0o700, exist_ok=True)
-    check_cache(cache_folder(), root, folder, cache_folder() / "classes")
-    if is_noted(group, folder) and folder.is_dir():
+    for known in (cache_folder(), root, folder, cache_folder() / "classes"):
+        _check_writers(known)
+    if _is_there(group, folder):
         return folder
     with FileLock(f"{folder}.lock"):
-        if not (is_noted(group, folder) and folder.is_dir()):
+        if not _is_there(group, folder):
             logger.info("Fetching %s and what it needs (once)", ", ".join(group))
             scratch = make_scratch("fetching-", root)
             try:
@@ -167,11 +158,10 @@ def _ivy_settings(cache: Path) -> str:
 
 
 def _ivy_module(group: tuple[str, ...]) -> str:
+    known = [[quoteattr(part) for part in coordinate.split(":")] for coordinate in group]
+    conf = "conf='default->compile,runtime,master'"
     dependencies = "".join(
-        "<dependency org={} name={} rev={} conf='default->compile,runtime,master'/>".format(
-            *map(quoteattr, coordinate.split(":"))
-        )
-        for coordinate in group
+        f"<dependency org={org} name={name} rev={rev} {conf}/>" for org, name, rev in known
     )
     # What Spark ships is never fetched a second time, in another version.
     asked = {coordinate.split(":")[1] for coordinate in group}
@@ -182,8 +172,7 @@ def _ivy_module(group: tuple[str, ...]) -> str:
     )
     # A version that is named here wins over the one that another package asks for.
     overrides = "".join(
-        "<override org={} module={} rev={}/>".format(*map(quoteattr, coordinate.split(":")))
-        for coordinate in group
+        f"<override org={org} module={name} rev={rev}/>" for org, name, rev in known
     )
     return (
         '<ivy-module version="2.0"><info organisation="singer-spark" module="jars"/>'
@@ -194,11 +183,6 @@ def _ivy_module(group: tuple[str, ...]) -> str:
 
 SUMS = "SHA256SUMS"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-
-
-def group_key(group: tuple[str, ...]) -> str:
-    """Name a set of coordinates, as the package's list of known jars does."""
-    return " ".join(group)
 
 
 @cache
@@ -215,7 +199,7 @@ def trusted_jars(group: tuple[str, ...], folder: Path) -> list[Path]:
     Raises:
         SettingsError: One is missing or was changed.
     """
-    expected = known_jars().get(group_key(group)) or read_sums(folder)
+    expected = known_jars().get(" ".join(group)) or read_sums(folder)
     for name, digest in expected.items():
         path = folder / name
         _check_writers(path)
@@ -227,9 +211,9 @@ def trusted_jars(group: tuple[str, ...], folder: Path) -> list[Path]:
     return [folder / name for name in sorted(expected)]
 
 
-def is_noted(group: tuple[str, ...], folder: Path) -> bool:
-    """Say whether it is known what the jars of a set must be."""
-    return group_key(group) in known_jars() or (folder / SUMS).is_file()
+def _is_there(group: tuple[str, ...], folder: Path) -> bool:
+    """Say whether a set was fetched, and it is known what its jars must be."""
+    return folder.is_dir() and (" ".join(group) in known_jars() or (folder / SUMS).is_file())
 
 
 def note_sums(folder: Path) -> None:
@@ -264,12 +248,6 @@ def sha256(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
         return ""
-
-
-def check_cache(*folders: Path) -> None:
-    """Refuse folders of code that another user may write to."""
-    for folder in folders:
-        _check_writers(folder)
 
 
 def _check_writers(path: Path) -> None:

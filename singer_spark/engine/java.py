@@ -27,20 +27,9 @@ _ASKS_FOR_NATIVE = 24
 _INSTALL = "install a Java runtime 17 or newer (such as openjdk-17-jre-headless or Temurin 17)"
 # What Spark itself opens of Java's modules, as its launcher does.
 _OPENED = (
-    "java.lang",
-    "java.lang.invoke",
-    "java.lang.reflect",
-    "java.io",
-    "java.net",
-    "java.nio",
-    "java.util",
-    "java.util.concurrent",
-    "java.util.concurrent.atomic",
-    "jdk.internal.ref",
-    "sun.nio.ch",
-    "sun.nio.cs",
-    "sun.security.action",
-    "sun.util.calendar",
+    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio"),
+    *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref"),
+    *("sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"),
 )
 _OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -66,6 +55,7 @@ _OPTIONS = (
     "-XX:Tier4BackEdgeThreshold=4000000",
     "-XX:ReservedCodeCacheSize=512m",
 )
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _NATIVE = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
 
 
@@ -131,20 +121,13 @@ def arguments(
 
 def argument_file(arguments: Sequence[str]) -> str:
     """Write arguments as java reads them from a file: one a line, quoted."""
-    return "".join(f'"{_escaped(argument)}"\n' for argument in arguments)
-
-
-def _escaped(argument: str) -> str:
-    for sign, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
-        argument = argument.replace(sign, escape)
-    return argument
+    return "".join(f'"{argument.translate(_ESCAPES)}"\n' for argument in arguments)
 
 
 _KEPT = 6
 _KEPT_SECONDS = 30 * 86400
 _STILLBORN_SECONDS = 3600
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
-_NEW, _DONE = ".new", ".jsa"
 
 
 class Archive(NamedTuple):
@@ -162,7 +145,7 @@ class Archive(NamedTuple):
     @property
     def path(self) -> Path | None:
         """Return the archive, None if there is none; one that was changed is removed."""
-        for path in self.folder.glob(f"{self.key}-*{_DONE}"):
+        for path in self.folder.glob(f"{self.key}-*.jsa"):
             with suppress(OSError):
                 if path.name == self._name(path):
                     return path
@@ -202,28 +185,25 @@ class Archive(NamedTuple):
     def remove(self) -> None:
         """Remove the archive, which Java did not survive."""
         with suppress(OSError):
-            for path in self.folder.glob(f"{self.key}-*{_DONE}"):
+            for path in self.folder.glob(f"{self.key}-*.jsa"):
                 path.unlink(missing_ok=True)
 
     def _made(self, engine: str) -> Path:
-        return self.folder / f"{engine}{_NEW}"
+        return self.folder / f"{engine}.new"
 
     def _name(self, path: Path) -> str:
-        return f"{self.key}-{_digest(path)}{_DONE}"
+        return f"{self.key}-{_digest(path)}.jsa"
 
     def _prune(self) -> None:
         """Remove what was not used for long, beyond a few, and what killed engines began."""
         now = time.time()
         with suppress(OSError):
-            known = sorted(
-                ((path.stat().st_mtime, path) for path in self.folder.iterdir()), reverse=True
-            )
-            done = [one for one in known if one[1].suffix != _NEW]
-            old = [one for one in done if now - one[0] > _KEPT_SECONDS]
-            begun = [one for one in known if one[1].suffix == _NEW]
-            stillborn = [one for one in begun if now - one[0] > _STILLBORN_SECONDS]
-            for _, path in {*done[_KEPT:], *old, *stillborn}:
-                path.unlink(missing_ok=True)
+            ages = {path: now - path.stat().st_mtime for path in self.folder.iterdir()}
+            done = sorted((path for path in ages if path.suffix != ".new"), key=ages.__getitem__)
+            for path, age in ages.items():
+                kept = _STILLBORN_SECONDS if path.suffix == ".new" else _KEPT_SECONDS
+                if age > kept or path in done[_KEPT:]:
+                    path.unlink(missing_ok=True)
 
 
 def _digest(path: Path) -> str:

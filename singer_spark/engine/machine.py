@@ -160,6 +160,4 @@ def _is_common(spark: SparkSession, folder: Path) -> bool:
 def _existing(folder: Path) -> Path:
     """Return the folder, or the one above that is there."""
     known = folder.expanduser().absolute()
-    while not known.is_dir():
-        known = known.parent
-    return known
+    return next(one for one in (known, *known.parents) if one.is_dir())

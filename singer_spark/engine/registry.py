@@ -23,8 +23,8 @@ from singer_spark.scratch import JVM, await_owner, make_scratch, sweep
 
 SOCKET = "socket"
 SHARED = "shared"
-_JVM = "jvm"
-_RUN = "run"
+# Which process is an engine's Java, for one who has to end it, and for which run it was started.
+JVM_ID, RUN = "jvm", "run"
 _KILL_SECONDS = 15.0
 _START_SECONDS = 300.0
 _PREFIX = "engine-"
@@ -54,19 +54,9 @@ def make_engine_folder() -> Path:
     )
 
 
-def note_jvm(folder: Path, process: int) -> None:
-    """Note which process is an engine's Java, for one who has to end it."""
-    (folder / _JVM).write_text(str(process))
-
-
-def note_run(folder: Path, run_id: str) -> None:
-    """Note for which run an engine was started."""
-    (folder / _RUN).write_text(run_id)
-
-
 def engines_of(run_id: str) -> list[str]:
     """List the engines that the processes of a run have started."""
-    return sorted(path.parent.name for path in _found(_RUN) if _content(path) == run_id)
+    return sorted(path.parent.name for path in _found(RUN) if _content(path) == run_id)
 
 
 def keep_fresh(folder: Path) -> None:
@@ -82,7 +72,7 @@ def await_end(engine: str) -> bool:
     is_shared = (folder / SHARED).exists()
     if await_owner(folder, _KILL_SECONDS) or is_shared:
         return not folder.exists() or await_owner(folder, 0)
-    process = _content(folder / _JVM)
+    process = _content(folder / JVM_ID)
     with suppress(ProcessLookupError, PermissionError):
         if process.isdecimal():
             os.kill(int(process), signal.SIGKILL)
@@ -124,15 +114,14 @@ def engine_folder(engine: str) -> Path:
     if not _ID.fullmatch(engine):
         raise ValueError(engine)
     known = [root / engine for root in _roots()]
-    return next((folder for folder in known if folder.exists()), known[0])
+    return next(filter(Path.exists, known), known[0])
 
 
 def dial(engine: str) -> socket.socket:
     """Connect to an engine's keeper."""
-    path = engine_folder(engine) / SOCKET
     connection = socket.socket(socket.AF_UNIX)
     try:
-        connection.connect(str(path))
+        connection.connect(str(engine_folder(engine) / SOCKET))
     except OSError:
         connection.close()
         raise

@@ -75,9 +75,8 @@ def open_session(
             if settings.remote:
                 _new_session = _remote_sessions(settings)
             else:
-                _new_session = _engine_sessions(
-                    Spec.of(settings, urls), engine, settings.engine_idle
-                )
+                spec = Spec.of(settings, urls)
+                _new_session = _engine_sessions(spec, engine, settings.engine_idle)
             _session = _new_session()
             report_progress()
         return _session
@@ -191,20 +190,14 @@ class _Absent(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name == "DataFrame" and sys.modules.get(_PANDAS, self) is self:
-            return _Nothing
+        if self.__name__ == _TYPES:  # its functions are looked up long before one is called
+            return lambda *values: self._imported(name)(*values)
+        is_unknown = sys.modules.get(_PANDAS, self) is self
+        return _Nothing if name == "DataFrame" and is_unknown else self._imported(name)
+
+    def _imported(self, name: str) -> Any:
         _forget(self)
         return getattr(importlib.import_module(self.__name__), name)
-
-
-class _AbsentTypes(_Absent):
-    """Functions of a module that is imported when one of them is called."""
-
-    @override
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *values: super(_AbsentTypes, self).__getattr__(name)(*values)
 
 
 def import_client() -> None:
@@ -213,7 +206,7 @@ def import_client() -> None:
     if _PANDAS not in sys.modules:
         pandas = _Absent(_PANDAS)
         pandas.__version__ = version(_PANDAS)  # type: ignore[attr-defined]
-        absent = {_PANDAS: pandas, _TYPES: _AbsentTypes(_TYPES)}
+        absent = {_PANDAS: pandas, _TYPES: _Absent(_TYPES)}
     sys.modules.update(absent)
     try:
         import pyspark.sql.connect.session  # noqa: F401

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from typing_extensions import override
 
 from singer_spark.assignment import STATE_URL, Assignment
@@ -70,15 +71,12 @@ class Holder:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Holder:
         """Read a lock's document; ValueError where it is none."""
+        holder = msgspec.convert(values, cls)
+        if not is_run_id(holder.run_id):
+            raise ValueError("not the id of a run")
         try:
-            known = {key: values[key] for key in ("host", "run_id", "started_at", "heartbeat_at")}
-            more: dict[str, Any] = {key: values.get(key) for key in ("machine", "generation")}
-            is_over = bool(values.get("is_over"))
-            holder = cls(**known, pid=int(values["pid"]), is_over=is_over, **more)
-            if not is_run_id(holder.run_id):
-                raise ValueError("not the id of a run")
             _seconds_since(holder.started_at), _seconds_since(holder.heartbeat_at)
-        except (KeyError, TypeError) as error:
+        except TypeError as error:  # a moment without its zone
             raise ValueError("not a lock") from error
         return holder
 
@@ -172,7 +170,7 @@ def confirm_lock(assignment: Assignment) -> None:
         StateError: It cannot be read.
     """
     if _holds_lock(assignment) is False:
-        raise LostLockError(assignment.pipeline or "", "it was taken over or ended")
+        raise LostLockError(assignment.pipeline or "")
 
 
 def is_sole_holder(assignment: Assignment) -> bool:
@@ -212,7 +210,7 @@ class LockedError(TransientError):
 class LostLockError(TransientError):
     """The run no longer holds its lock. Another may be active; run again once it has ended."""
 
-    def __init__(self, name: str, why: str) -> None:
+    def __init__(self, name: str, why: str = "it was taken over or ended") -> None:
         super().__init__(
             f"{name}: this run lost its lock ({why}) and was stopped; the stored state is "
             f"unchanged; once no other run is active: singer-spark run {name}"

@@ -32,6 +32,9 @@ from singer_spark.state.store import StateStore, key_of
 from singer_spark.storage.objects import ConflictError, Expect, refuse_unconditional
 from singer_spark.text import format_duration
 
+Tell = Callable[[SingerSparkError], None]
+Say = Callable[[str], None]
+Pause = Callable[[float], None]
 BEAT_SECONDS = 30.0 * PACE
 STOP_SECONDS = 180.0 * PACE
 WATCH_SECONDS = 240.0 * PACE  # beyond STOP_SECONDS by what it takes to end all processes of a run
@@ -84,11 +87,7 @@ class RunLock:
         """The number of this holder, higher than that of every one before it."""
         return self._holder.generation
 
-    def acquire(
-        self,
-        say: Callable[[str], None] = lambda _: None,
-        pause: Callable[[float], None] | None = time.sleep,
-    ) -> Holder | None:
+    def acquire(self, say: Say = lambda _: None, pause: Pause | None = time.sleep) -> Holder | None:
         """Take the lock or raise LockedError; gives the dead holder it was taken from.
 
         Args:
@@ -103,7 +102,9 @@ class RunLock:
                     raise LockedError(self.name, found)
                 if not self._watch(found, tag, say, pause):
                     continue
-            if self._take(found, tag):
+            if not self._holder.run_id.startswith(BY_HAND):
+                self._count_on(found)
+            if self._renew(tag):
                 return None if own else found
         raise TransientError(f"{self.name}: too many runs want its lock at once; run again")
 
@@ -123,11 +124,16 @@ class RunLock:
         self._current = known
         self._write_generation(known)
 
-    def keep(self, on_loss: Callable[[SingerSparkError], None]) -> None:
+    def keep(self, on_loss: Tell) -> None:
         """Renew the lock from now on; a loss is told once."""
-        once = _Once(on_loss)
+        told = threading.Lock()
+
+        def tell(error: SingerSparkError) -> None:
+            if told.acquire(blocking=False):
+                on_loss(error)
+
         for work in (self._pulse, self._count_down):
-            thread = threading.Thread(target=work, args=(once,), daemon=True)
+            thread = threading.Thread(target=work, args=(tell,), daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -135,10 +141,10 @@ class RunLock:
         """Renew the lock now; LostLockError where it is no longer ours."""
         with self.quiet:
             if self._tag is None or self._expired:
-                raise LostLockError(self.name, "it was taken over or ended")
+                raise LostLockError(self.name)
             if not self._renew(self._tag) and not self._renew_own():
                 self._tag = None
-                raise LostLockError(self.name, "it was taken over or ended")
+                raise LostLockError(self.name)
 
     def release(
         self,
@@ -179,13 +185,7 @@ class RunLock:
             return replace(left, claims=False, claimed=())
         return replace(left, claims=True, claimed=tuple(sorted(claimed)))
 
-    def _watch(
-        self,
-        found: Holder,
-        tag: str | Expect,
-        say: Callable[[str], None],
-        pause: Callable[[float], None],
-    ) -> bool:
+    def _watch(self, found: Holder, tag: str | Expect, say: Say, pause: Pause) -> bool:
         """Say whether a heartbeat stands still for longer than its holder may live without one."""
         say(
             f"Watching the lock of {found} for {format_duration(WATCH_SECONDS)}: "
@@ -201,12 +201,6 @@ class RunLock:
             if now_tag != tag:
                 raise LockedError(self.name, now)
         return True
-
-    def _take(self, found: Holder | None, tag: str | Expect) -> bool:
-        by_hand = self._holder.run_id.startswith(BY_HAND)
-        if not by_hand:
-            self._count_on(found)
-        return self._renew(tag)
 
     def _count_on(self, found: Holder | None) -> None:
         """Choose the number of this holder, and see whether it must claim the tables."""
@@ -227,9 +221,9 @@ class RunLock:
             )
         except ConflictError:
             self._tag = None
-            raise LostLockError(self.name, "it was taken over or ended") from None
+            raise LostLockError(self.name) from None
 
-    def _pulse(self, tell: _Once) -> None:
+    def _pulse(self, tell: Tell) -> None:
         while not self._stop.wait(BEAT_SECONDS):
             try:
                 self.confirm()
@@ -239,7 +233,7 @@ class RunLock:
             except StateError:
                 continue  # _count_down knows how long that can be borne
 
-    def _count_down(self, tell: _Once) -> None:
+    def _count_down(self, tell: Tell) -> None:
         """Stop the run well before others may take over, however long a heartbeat hangs."""
         while not self._stop.wait(TICK_SECONDS):
             if _clock() - self._confirmed > STOP_SECONDS:
@@ -280,25 +274,9 @@ def _clock() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-@final
-class _Once:
-    """Tells the first of several errors."""
-
-    def __init__(self, tell: Callable[[SingerSparkError], None]) -> None:
-        self._tell = tell
-        self._told = threading.Lock()
-
-    def __call__(self, error: SingerSparkError) -> None:
-        if self._told.acquire(blocking=False):
-            self._tell(error)
-
-
 @contextmanager
 def locked(
-    store: StateStore,
-    name: str,
-    say: Callable[[str], None] = lambda _: None,
-    pause: Callable[[float], None] | None = time.sleep,
+    store: StateStore, name: str, say: Say = lambda _: None, pause: Pause | None = time.sleep
 ) -> Iterator[None]:
     """Hold a pipeline's lock for a moment, so that no run is changed under its feet.
 

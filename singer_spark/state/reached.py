@@ -14,7 +14,7 @@ from singer_spark import exact_json
 from singer_spark.assignment import EVERY_STREAM, Attempt
 from singer_spark.deltalog import CommitInfo, newest_rows, tables_in
 from singer_spark.protocol import bookmarked
-from singer_spark.state.store import create_state_store
+from singer_spark.storage.open import open_objects
 
 
 class Reached(NamedTuple):
@@ -78,7 +78,7 @@ def find_reached(place: Mapping[str, str], pipeline: str, known: Known) -> Found
     """
     newest: dict[str, list[CommitInfo]] = {}
     versions: dict[str, int] = {}
-    for table, listed, commits in tables_in(create_state_store(dict(place)).objects):
+    for table, listed, commits in tables_in(open_objects(place)):
         versions[table] = listed[-1]
         if commit := newest_rows(commits, pipeline):
             newest.setdefault(commit.source, []).append(commit)

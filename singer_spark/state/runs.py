@@ -107,14 +107,6 @@ def begin_history(store: StateStore, name: str) -> None:
             store.documents.write_own(key, {"runs": _rebuild(store, name).runs}, Expect.ABSENT)
 
 
-def load_summary(store: StateStore, name: str) -> Summary:
-    """Read the last runs of a pipeline, in one request; that without runs is empty.
-
-    Only where the summary is lost or damaged are the records themselves read.
-    """
-    return _read_summary(store, name) or _rebuild(store, name)
-
-
 def look_at(store: StateStore, name: str) -> tuple[Summary, Holder | None]:
     """Read the last runs of a pipeline and who runs it now, in two requests."""
     stored = store.objects.read(key_of(name, "summary.json"))
@@ -128,7 +120,7 @@ def look_at(store: StateStore, name: str) -> tuple[Summary, Holder | None]:
 def list_runs(store: StateStore, name: str, limit: int | None = None) -> list[dict[str, Any]]:
     """Read the records of the last runs, newest first; those of the summary cost one request."""
     if limit is not None:
-        summary = _read_summary(store, name)
+        summary = _parse(store, name, store.objects.read(key_of(name, "summary.json")))
         if summary and (summary.is_complete or limit <= len(summary.runs)):
             return [_whole(store, name, run) for run in summary.runs[:limit]]
     return [_read(store, name, file) for file in _list_files(store, name)[:limit]]
@@ -155,10 +147,6 @@ def _add_to_summary(
             continue
         return record
     raise StateError(f"{store.objects.locate(key)}: too many runs end at once; run again")
-
-
-def _read_summary(store: StateStore, name: str) -> Summary | None:
-    return _parse(store, name, store.objects.read(key_of(name, "summary.json")))
 
 
 def _parse(store: StateStore, name: str, stored: Stored | None) -> Summary | None:

@@ -15,8 +15,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, NoReturn, final
+
+import msgspec
 
 from singer_spark import exact_json
 from singer_spark.errors import SettingsError, StateError
@@ -136,37 +138,19 @@ class Checkpoint:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Checkpoint:
-        """Read a document.
-
-        Raises:
-            ValueError: It is none of ours.
-        """
+        """Read a document; ValueError where it is none of ours."""
         kind, state = value.get(_KIND), value.get("state")
         if not isinstance(kind, Mapping) or not isinstance(state, Mapping):
             return cls(state=value)
-        try:
-            streams, reload = (tuple(map(str, kind[key])) for key in ("streams", "reload"))
-            return cls(
-                state=state,
-                mode=str(kind["mode"]),
-                streams=streams,
-                reload=frozenset(reload),
-                base=kind.get("base"),
-                belongs=dict(kind.get("belongs") or {}),
-            )
-        except (KeyError, TypeError) as error:
-            raise ValueError("not a checkpoint") from error
+        if not {"mode", "streams", "reload"} <= kind.keys():
+            raise ValueError("not a checkpoint")
+        return msgspec.convert({**kind, "state": state}, cls)
 
     def to_dict(self) -> dict[str, Any]:
         """Write the document."""
-        kind = {
-            "mode": self.mode,
-            "streams": list(self.streams),
-            "reload": sorted(self.reload),
-            "base": self.base,
-            "belongs": dict(self.belongs),
-        }
-        return {_KIND: kind, "state": dict(self.state)}
+        names = ("mode", "base", "belongs", "streams")
+        kind = {name: getattr(self, name) for name in names}
+        return {_KIND: {**kind, "reload": sorted(self.reload)}, "state": self.state}
 
 
 CHECKPOINT = "checkpoint.json"
@@ -194,8 +178,11 @@ class PipelineState:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the state as plain JSON values."""
-        meta = _meta_of(self)
-        return {"pipeline_name": self.pipeline_name, "watermark": dict(self.watermark), **meta}
+        names = (one.name for one in fields(self) if one.compare)
+        values = {name: getattr(self, name) for name in names}
+        return {
+            name: dict(one) if isinstance(one, Mapping) else one for name, one in values.items()
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> PipelineState:
@@ -308,12 +295,8 @@ class StateStore:
 
 
 def _meta_of(state: PipelineState) -> dict[str, Any]:
-    return {
-        "last_run_id": state.last_run_id,
-        "last_run_at": state.last_run_at,
-        "run_count": state.run_count,
-        "metadata": dict(state.metadata),
-    }
+    """Give what the runner knows beside the Singer state."""
+    return {k: v for k, v in state.to_dict().items() if k not in ("pipeline_name", "watermark")}
 
 
 def create_state_store(url_or_config: str | os.PathLike[str] | Mapping[str, Any]) -> StateStore:

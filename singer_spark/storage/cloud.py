@@ -24,7 +24,13 @@ from obstore.exceptions import (
 from obstore.store import from_url
 
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.storage.objects import Expect, Stored, refuse_another_version, resolve_lost_race
+from singer_spark.storage.objects import (
+    Expect,
+    Located,
+    Stored,
+    refuse_another_version,
+    resolve_lost_race,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as CloudStore
@@ -38,16 +44,11 @@ MISSING = (NotFoundError, FileNotFoundError)
 
 
 @final
-class CloudObjects:
+class CloudObjects(Located):
     """Objects under the prefix of a bucket or container."""
 
     def __init__(self, store: CloudStore, place: str) -> None:
-        self._store = store
-        self.place = place
-
-    def locate(self, key: str) -> str:
-        """Name one object."""
-        return f"{self.place}/{key}"
+        self._store, self.place = store, place
 
     def read(self, key: str) -> Stored | None:
         """Read one object."""
@@ -62,10 +63,8 @@ class CloudObjects:
         """Put one object, if the stored one still is what the writer expects."""
         with self._explained("write"):
             try:
-                done = obstore.put(
-                    self._store, key, body, mode=_mode(expected), use_multipart=False
-                )
-                return _tag(done)
+                mode = _mode(expected)
+                return _tag(obstore.put(self._store, key, body, mode=mode, use_multipart=False))
             except LOST_RACE:
                 pass
         return resolve_lost_race(self, key, body)
@@ -124,10 +123,8 @@ def _tag(meta: Mapping[str, Any]) -> str:
 def _mode(expected: str | Expect) -> Any:
     if isinstance(expected, Expect):
         return "overwrite" if expected is Expect.ANYTHING else "create"
-    e_tag, version = json.loads(expected)
-    return {
-        name: value for name, value in (("e_tag", e_tag), ("version", version)) if value is not None
-    }
+    known = zip(("e_tag", "version"), json.loads(expected), strict=True)
+    return {name: value for name, value in known if value is not None}
 
 
 def _first_line(error: Exception) -> str:

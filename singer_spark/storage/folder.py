@@ -12,26 +12,17 @@ from pathlib import Path
 from uuid import uuid4
 
 from singer_spark.errors import StateError
-from singer_spark.storage.objects import ConflictError, Expect, Stored, tag_of
+from singer_spark.storage.objects import ConflictError, Expect, Located, Stored, tag_of
 
 WAIT_SECONDS = 30.0  # well below what a heartbeat may take
 POLL_SECONDS = 0.01
 
 
-class FolderObjects:
+class FolderObjects(Located):
     """Objects as files under a root; names with a leading dot are ours and never listed."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-
-    @property
-    def place(self) -> str:
-        """Name the root."""
-        return str(self.root)
-
-    def locate(self, key: str) -> str:
-        """Name one object."""
-        return f"{self.place}/{key}"
+        self.root, self.place = root, str(root)
 
     def read(self, key: str) -> Stored | None:
         """Read one file."""

@@ -28,11 +28,7 @@ class MeltanoObjects:
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
-
-    @property
-    def place(self) -> str:
-        """Name the store as Meltano's state_backend.uri does."""
-        return self._objects.place
+        self.place = objects.place  # as Meltano's state_backend.uri names it
 
     def locate(self, key: str) -> str:
         """Name one object."""

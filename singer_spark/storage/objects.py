@@ -62,6 +62,16 @@ class ObjectStore(Protocol):
         """List the names directly in a folder ('' is the top); folders end with '/'."""
 
 
+class Located:
+    """What is called in messages by the name of its place."""
+
+    place: str
+
+    def locate(self, key: str) -> str:
+        """Name one object."""
+        return f"{self.place}/{key}"
+
+
 def resolve_lost_race(objects: ObjectStore, key: str, body: bytes) -> str:
     """Look whether a write that lost a race lost it to itself, and give its tag then.
 

@@ -15,7 +15,13 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from singer_spark.errors import StateError
-from singer_spark.storage.objects import Expect, Stored, refuse_another_version, resolve_lost_race
+from singer_spark.storage.objects import (
+    Expect,
+    Located,
+    Stored,
+    refuse_another_version,
+    resolve_lost_race,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -24,36 +30,22 @@ LOST_RACE = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
 MISSING = {"NoSuchKey", "404"}
 
 
-class S3Objects:
+class S3Objects(Located):
     """Objects under a prefix of a bucket."""
 
     def __init__(
-        self,
-        bucket: str,
-        prefix: str,
-        *,
-        endpoint_url: str | None = None,
-        region: str | None = None,
+        self, bucket: str, prefix: str, endpoint_url: str | None = None, region: str | None = None
     ) -> None:
-        self.bucket = bucket
-        self.prefix = prefix.strip("/")
+        self.bucket, self.prefix = bucket, prefix.strip("/")
+        self.place = f"s3://{self.bucket}/{self.prefix}".rstrip("/")
         with self._explained("connect"):
             self._client = _connect(endpoint_url, region)
-
-    @property
-    def place(self) -> str:
-        """Name the bucket and prefix."""
-        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
-
-    def locate(self, key: str) -> str:
-        """Name one object."""
-        return f"{self.place}/{key}"
 
     def read(self, key: str) -> Stored | None:
         """Read one object."""
         with self._explained("read"):
             try:
-                found = self._client.get_object(Bucket=self.bucket, Key=self._key(key))
+                found = self._client.get_object(**self._place(key))
             except ClientError as error:
                 if _code(error) in MISSING:
                     return None
@@ -64,29 +56,23 @@ class S3Objects:
         """Put one object, if the stored one still is what the writer expects."""
         with self._explained("write"):
             try:
-                done = self._client.put_object(
-                    Bucket=self.bucket,
-                    Key=self._key(key),
-                    Body=body,
-                    ContentType="application/json",
-                    **_condition(expected),
-                )
+                given = {**self._place(key), "ContentType": "application/json"}
+                return self._client.put_object(Body=body, **given, **_condition(expected))["ETag"]
             except ClientError as error:
                 if _code(error) not in LOST_RACE | MISSING:
                     raise
-            else:
-                return done["ETag"]
         return resolve_lost_race(self, key, body)
 
     def delete(self, key: str, expected: str | Expect = Expect.ANYTHING) -> None:
         """Delete one object, if it still is what is expected."""
         refuse_another_version(self, key, expected)
         with self._explained("delete"):
-            self._client.delete_object(Bucket=self.bucket, Key=self._key(key))
+            self._client.delete_object(**self._place(key))
 
     def list(self, folder: str) -> list[str]:
         """List the names directly under a folder."""
-        prefix = self._key(folder).rstrip("/") + "/" if self._key(folder) else ""
+        known = "/".join(filter(None, (self.prefix, folder)))
+        prefix = f"{known.rstrip('/')}/" if known else ""
         names: list[str] = []
         with self._explained("list"):
             pages = self._client.get_paginator("list_objects_v2")
@@ -95,8 +81,8 @@ class S3Objects:
                 names += [item["Prefix"][len(prefix) :] for item in page.get("CommonPrefixes", [])]
         return [name for name in names if name]
 
-    def _key(self, key: str) -> str:
-        return f"{self.prefix}/{key}" if self.prefix else key
+    def _place(self, key: str) -> dict[str, Any]:
+        return {"Bucket": self.bucket, "Key": f"{self.prefix}/{key}" if self.prefix else key}
 
     @contextmanager
     def _explained(self, verb: str) -> Iterator[None]:

@@ -16,66 +16,33 @@ from typing import Any, NamedTuple, final
 from urllib.parse import quote
 from uuid import uuid4
 
-from sqlalchemy import (
-    URL,
-    Column,
-    ColumnElement,
-    Engine,
-    Executable,
-    MetaData,
-    Select,
-    String,
-    Table,
-    Text,
-    create_engine,
-    delete,
-    event,
-    insert,
-    inspect,
-    make_url,
-    select,
-    update,
-)
+import sqlalchemy as sa
+from sqlalchemy import exc
 from sqlalchemy.dialects import mysql
-from sqlalchemy.exc import (
-    ArgumentError,
-    DBAPIError,
-    IntegrityError,
-    OperationalError,
-    SQLAlchemyError,
-)
 
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.storage.objects import ConflictError, Expect, Stored
+from singer_spark.storage.objects import ConflictError, Expect, Located, Stored
 
 WAIT_SECONDS = 30.0
 POSTGRES = ("postgresql+psycopg", "postgres")
 MYSQL = ("mysql+pymysql", "mysql")
 # What a scheme is to SQLAlchemy, and which extra brings its driver.
 DRIVERS = {
-    "postgresql": POSTGRES,
-    "postgres": POSTGRES,
-    "postgresql+psycopg": POSTGRES,
-    "mysql": MYSQL,
-    "mariadb": MYSQL,
-    "mysql+pymysql": MYSQL,
+    **dict.fromkeys(("postgresql", "postgres", "postgresql+psycopg"), POSTGRES),
+    **dict.fromkeys(("mysql", "mariadb", "mysql+pymysql"), MYSQL),
 }
 # A peer that is gone must not hold a heartbeat for longer than a lock lives.
-# Prepared statements are lost behind PgBouncer.
 CONNECT: dict[str, dict[str, Any]] = {
-    "postgresql+psycopg": {
-        "connect_timeout": 10,
-        "tcp_user_timeout": 30_000,
-        "prepare_threshold": None,
-    },
-    "mysql+pymysql": {"connect_timeout": 10, "read_timeout": 30, "write_timeout": 30},
+    # Prepared statements are lost behind PgBouncer.
+    POSTGRES[0]: {"connect_timeout": 10, "tcp_user_timeout": 30_000, "prepare_threshold": None},
+    MYSQL[0]: {"connect_timeout": 10, "read_timeout": 30, "write_timeout": 30},
 }
 
 
 class Database(NamedTuple):
     """A database that can be connected to; `place` names it without secrets."""
 
-    engine: Engine
+    engine: sa.Engine
     place: str
     file: Path | None = None
 
@@ -84,7 +51,7 @@ class Database(NamedTuple):
         """Tell that connecting will not create it."""
         return self.file is None or self.file.exists()
 
-    def explain(self, error: SQLAlchemyError) -> str:
+    def explain(self, error: exc.SQLAlchemyError) -> str:
         """Tell what a driver said, in one line and without the password."""
         told = str(getattr(error, "orig", None) or type(error).__name__).strip()
         line = told.splitlines()[0] if told else type(error).__name__
@@ -95,10 +62,10 @@ class Database(NamedTuple):
 
 
 def open_database(url: str) -> Database:
-    """Connect, lazily, to the database of a URL."""
+    """Connect, lazily, to the database of a sa.URL."""
     try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
+        parsed = sa.make_url(url)
+    except (exc.ArgumentError, ValueError):
         # Its own text repeats the URL, password included.
         raise SettingsError(
             "state: this is no database URL; write sqlite:///file.db or "
@@ -109,12 +76,12 @@ def open_database(url: str) -> Database:
     return _open_server(parsed)
 
 
-def _open_server(url: URL) -> Database:
+def _open_server(url: sa.URL) -> Database:
     driver, extra = DRIVERS[url.drivername]
     if not url.database:
         raise SettingsError(f"state: name the database, {url.drivername}://user@host/database")
     try:
-        engine = create_engine(
+        engine = sa.create_engine(
             url.set(drivername=driver),
             isolation_level="AUTOCOMMIT",
             pool_pre_ping=True,
@@ -128,22 +95,19 @@ def _open_server(url: URL) -> Database:
     return Database(engine, f"{url.get_backend_name()}://{url.host or ''}{port}/{url.database}")
 
 
-def _open_sqlite(url: URL) -> Database:
+def _open_sqlite(url: sa.URL) -> Database:
     mode = url.query.get("mode", "rwc")
     if set(url.query) - {"mode"} or mode not in ("ro", "rw", "rwc"):
         raise SettingsError("state: an SQLite URL takes nothing but ?mode=ro, rw or rwc")
     if not url.database or url.host:
         raise SettingsError("state: an SQLite URL has three slashes, sqlite:///state.db")
     file = Path(url.database).expanduser()
-    engine = create_engine(
-        URL.create(
-            "sqlite", database=f"file:{quote(str(file))}", query={"mode": mode, "uri": "true"}
-        ),
-        isolation_level="AUTOCOMMIT",
-        connect_args={"timeout": WAIT_SECONDS},
-    )
+    query = {"mode": mode, "uri": "true"}
+    known = sa.URL.create("sqlite", database=f"file:{quote(str(file))}", query=query)
+    waits = {"timeout": WAIT_SECONDS}
+    engine = sa.create_engine(known, isolation_level="AUTOCOMMIT", connect_args=waits)
     if mode != "ro":
-        event.listen(engine, "connect", _write_ahead)
+        sa.event.listen(engine, "connect", _write_ahead)
     return Database(engine, f"sqlite:///{file}", file)
 
 
@@ -169,29 +133,20 @@ MYSQL_DEADLOCKS = ((1205,), (1213,))
 
 
 @final
-class SqlObjects:
+class SqlObjects(Located):
     """Objects as rows of one table, which is created when first written to."""
 
     def __init__(self, database: Database, table: str = TABLE) -> None:
         if not TABLE_NAME.fullmatch(table):
             raise SettingsError("state.table: must be a plain name, or schema.name")
-        self._database = database
+        self._database, self.place = database, database.place
         self._table = _table(table)
         self._created = False
-
-    @property
-    def place(self) -> str:
-        """Name the database."""
-        return self._database.place
-
-    def locate(self, key: str) -> str:
-        """Name one object."""
-        return f"{self.place}/{key}"
 
     def read(self, key: str) -> Stored | None:
         """Read one row."""
         columns = self._table.c
-        rows = self._rows(select(columns.body, columns.version).where(*self._is(key)))
+        rows = self._rows(sa.select(columns.body, columns.version).where(*self._is(key)))
         return Stored(rows[0].body.encode(), rows[0].version) if rows else None
 
     def write(self, key: str, body: bytes, expected: str | Expect) -> str:
@@ -208,7 +163,7 @@ class SqlObjects:
         with self._explained("delete"):
             if not self._exists():
                 return
-            gone = self._run(delete(self._table).where(*self._is(key, expected)))
+            gone = self._run(sa.delete(self._table).where(*self._is(key, expected)))
         if not gone and expected is not Expect.ANYTHING and self.read(key) is not None:
             raise ConflictError(self.locate(key))
 
@@ -216,10 +171,10 @@ class SqlObjects:
         """List the names directly in a folder."""
         columns = self._table.c
         start = f"{folder}/" if folder else ""
-        inner = select(columns.folder).distinct()
+        inner = sa.select(columns.folder).distinct()
         if not folder:
             return _first_parts(row.folder for row in self._rows(inner))
-        names = self._rows(select(columns.name).where(columns.folder == folder))
+        names = self._rows(sa.select(columns.name).where(columns.folder == folder))
         inner = inner.where(columns.folder.startswith(start, autoescape=True))
         # SQLite's LIKE knows no case.
         below = [row.folder for row in self._rows(inner) if row.folder.startswith(start)]
@@ -228,7 +183,7 @@ class SqlObjects:
     def _put(self, key: str, values: dict[str, str], expected: str | Expect) -> bool:
         if expected is Expect.ABSENT:
             return self._insert(key, values)
-        change = update(self._table).where(*self._is(key, expected)).values(values)
+        change = sa.update(self._table).where(*self._is(key, expected)).values(values)
         for _ in range(ATTEMPTS):
             if self._run(change):
                 return True
@@ -241,43 +196,43 @@ class SqlObjects:
     def _insert(self, key: str, values: dict[str, str]) -> bool:
         folder, _, name = key.rpartition("/")
         try:
-            self._run(insert(self._table).values(folder=folder, name=name, **values))
-        except IntegrityError:
+            self._run(sa.insert(self._table).values(folder=folder, name=name, **values))
+        except exc.IntegrityError:
             return False
         return True
 
     def _is(
         self, key: str, expected: str | Expect = Expect.ANYTHING
-    ) -> Iterator[ColumnElement[bool]]:
+    ) -> Iterator[sa.ColumnElement[bool]]:
         folder, _, name = key.rpartition("/")
         yield self._table.c.folder == folder
         yield self._table.c.name == name
         if expected is not Expect.ANYTHING:
             yield self._table.c.version == expected
 
-    def _rows(self, query: Select[Any]) -> Sequence[Any]:
+    def _rows(self, query: sa.Select[Any]) -> Sequence[Any]:
         """Read rows; a table that does not exist has none."""
         with self._explained("read"):
             if not self._database.is_there:
                 return []
             try:
                 return self._query(query)
-            except DBAPIError:
+            except exc.DBAPIError:
                 # It may have been created since.
                 return self._query(query) if self._exists() else []
 
-    def _query(self, query: Select[Any]) -> Sequence[Any]:
+    def _query(self, query: sa.Select[Any]) -> Sequence[Any]:
         with self._database.engine.connect() as connection:
             return connection.execute(query).all()
 
-    def _run(self, statement: Executable) -> int:
+    def _run(self, statement: sa.Executable) -> int:
         """Change rows and tell how many; a statement that had to give way is repeated."""
         for _ in range(ATTEMPTS - 1):
             with _deadlocks_passed():
                 return self._run_once(statement)
         return self._run_once(statement)
 
-    def _run_once(self, statement: Executable) -> int:
+    def _run_once(self, statement: sa.Executable) -> int:
         with self._database.engine.connect() as connection:
             return connection.execute(statement).rowcount
 
@@ -285,7 +240,7 @@ class SqlObjects:
         if not self._created:
             name, schema = self._table.name, self._table.schema
             there = self._database.is_there
-            self._created = there and inspect(self._database.engine).has_table(name, schema)
+            self._created = there and sa.inspect(self._database.engine).has_table(name, schema)
         return self._created
 
     def _create(self) -> None:
@@ -296,7 +251,7 @@ class SqlObjects:
             self._database.file.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._table.create(self._database.engine, checkfirst=True)
-        except DBAPIError:
+        except exc.DBAPIError:
             if not self._exists():
                 raise
         self._created = True
@@ -305,7 +260,7 @@ class SqlObjects:
     def _explained(self, verb: str) -> Iterator[None]:
         try:
             yield
-        except SQLAlchemyError as error:
+        except exc.SQLAlchemyError as error:
             raise StateError(
                 f"{self.place}: cannot {verb} ({self._database.explain(error)}); check "
                 "that the database can be reached and that this user may read and write the table "
@@ -322,27 +277,29 @@ def _deadlocks_passed() -> Iterator[None]:
     """Pass over MySQL's choice of a victim."""
     try:
         yield
-    except OperationalError as error:
+    except exc.OperationalError as error:
         if not error.orig or error.orig.args[:1] not in MYSQL_DEADLOCKS:
             raise
 
 
-def _table(full_name: str) -> Table:
+def _table(full_name: str) -> sa.Table:
     schema, _, name = full_name.rpartition(".")
-    return Table(
+    return sa.Table(
         name,
-        MetaData(schema=schema or None),
-        Column("folder", _exact(160), primary_key=True),
-        Column("name", _exact(80), primary_key=True),
-        Column("version", _exact(32), nullable=False),
-        Column("body", Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb"), nullable=False),
+        sa.MetaData(schema=schema or None),
+        sa.Column("folder", _exact(160), primary_key=True),
+        sa.Column("name", _exact(80), primary_key=True),
+        sa.Column("version", _exact(32), nullable=False),
+        sa.Column(
+            "body", sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb"), nullable=False
+        ),
     )
 
 
-def _exact(length: int) -> String:
+def _exact(length: int) -> sa.String:
     """Make a column of plain names; MySQL's own collation would take A and a for the same."""
     plain = mysql.VARCHAR(length, charset="ascii", collation="ascii_bin")
-    return String(length).with_variant(plain, "mysql", "mariadb")
+    return sa.String(length).with_variant(plain, "mysql", "mariadb")
 
 
 def _first_parts(paths: Iterator[str]) -> list[str]:

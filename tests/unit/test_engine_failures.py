@@ -113,13 +113,13 @@ def clock(monkeypatch):
 
 
 def looks(*answers):
-    watch, number = Vigil(FakeJava(*answers)), len(answers)
+    watch, number = Vigil(FakeJava(*answers).garbage_seconds), len(answers)
     return [watch.look() for _ in range(number)]
 
 
 def test_a_java_that_is_silent_twice_is_given_up():
-    assert Vigil(FakeJava(None, 0.0)).look() is None
-    assert "does not answer (timed out)" in Vigil(FakeJava(None, None)).look()
+    assert Vigil(FakeJava(None, 0.0).garbage_seconds).look() is None
+    assert "does not answer (timed out)" in Vigil(FakeJava(None, None).garbage_seconds).look()
 
 
 def test_a_java_that_only_collects_garbage_is_out_of_memory(clock):

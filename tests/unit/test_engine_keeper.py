@@ -278,12 +278,12 @@ def test_an_engine_is_dead_when_keeper_and_java_are(tmp_path, monkeypatch):
 
 KEEPER_THAT_DIES = """
 import subprocess, sys
-from singer_spark.engine import place
+from singer_spark.engine import registry
 from singer_spark.scratch import make_scratch, owner_of
 folder = make_scratch("engine-", sys.argv[1])
 java = subprocess.Popen(["sleep", "60"], pass_fds=[owner_of(folder)], start_new_session=True,
                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-place.note_jvm(folder, java.pid)
+(folder / registry.JVM_ID).write_text(str(java.pid))
 print(folder.name, flush=True)
 import os
 os._exit(9)

@@ -67,7 +67,7 @@ def test_a_full_disk_is_passed_over_and_what_lies_on_the_other_is_found(roots, m
     assert folder.parent == roots[1]
     assert registry.engine_folder(folder.name) == folder
     (folder / registry.SHARED).touch()
-    registry.note_run(folder, "run")
+    (folder / registry.RUN).write_text("run")
     assert registry.shared_engines() == registry.engines_of("run") == [folder.name]
     monkeypatch.setattr(
         registry.shutil, "disk_usage", lambda folder: usage(folder)._replace(free=0)
