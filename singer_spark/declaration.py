@@ -1,10 +1,21 @@
-"""The Spark settings that tap and target share, as they are declared, once."""
+"""The settings that tap and target share, as they are declared, once."""
 
 from __future__ import annotations
 
 from singer_sdk import typing as th
 
 from singer_spark.settings import DEFAULT_MASTER
+
+SHOW_VALUES = th.Property(
+    "show_values",
+    th.BooleanType,
+    default=False,
+    title="Show values",
+    description=(
+        "Let errors and logs quote values of records. They are kept in records of runs, and "
+        "alerts and OpenLineage events repeat them."
+    ),
+)
 
 SPARK = th.PropertiesList(
     th.Property(

@@ -16,7 +16,9 @@ from typing_extensions import override
 
 from singer_spark.errors import SettingsError
 from singer_spark.printable import guard_logs
+from singer_spark.secrets import keep_secret
 from singer_spark.settings import map_problems, spark_problems
+from singer_spark.shown import choose_values
 
 
 class SparkPlugin(PluginBase):
@@ -28,6 +30,7 @@ class SparkPlugin(PluginBase):
     def __init__(self, *args: Any, **settings: Any) -> None:
         guard_logs()
         super().__init__(*args, **settings)
+        choose_values(shows=bool(self.config.get("show_values")))
 
     @classmethod
     def settings_problems(cls, config: Mapping[str, Any]) -> list[str]:
@@ -38,6 +41,7 @@ class SparkPlugin(PluginBase):
     def _validate_config(self, *, raise_errors: bool = True) -> list[str]:
         # Null means that nothing is set, so that the default holds.
         self._config = {name: one for name, one in self._config.items() if one is not None}
+        keep_secret(self._config)
         schema = self.config_jsonschema
         self.append_builtin_config(schema)
         validator = JSONSchemaValidator(schema)

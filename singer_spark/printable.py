@@ -9,6 +9,8 @@ import logging
 import re
 from typing import Any
 
+from singer_spark.secrets import mask
+
 _CONTROL = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _IN_TEXT = re.compile(f"[{_CONTROL}]")
 _IN_LINE = re.compile(f"[\n{_CONTROL}]")
@@ -29,7 +31,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def guard_logs() -> None:
-    """Escape what this process logs from now on, whoever logs it."""
+    """Escape what this process logs from now on, whoever logs it, and hide secrets in it."""
     make = logging.getLogRecordFactory()
     if getattr(make, "is_guarded", False):
         return
@@ -40,7 +42,7 @@ def guard_logs() -> None:
             message = record.getMessage()
         except (TypeError, ValueError):  # logging tells of it by itself
             return record
-        if (safe := one_line(message)) != message:
+        if (safe := one_line(mask(message))) != message:
             record.msg, record.args = safe, ()
         return record
 

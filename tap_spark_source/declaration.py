@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from singer_sdk import typing as th
 
-from singer_spark.declaration import SPARK
+from singer_spark.declaration import SHOW_VALUES, SPARK
 
 FULL_TABLE, INCREMENTAL, LOG_BASED = "FULL_TABLE", "INCREMENTAL", "LOG_BASED"
 METHODS = [FULL_TABLE, INCREMENTAL, LOG_BASED]
@@ -189,5 +189,6 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
         title="Decimals as strings",
         description="Write decimals as strings of the format x-singer.decimal.",
     ),
+    SHOW_VALUES,
     *SPARK,
 ).to_dict()

@@ -13,6 +13,7 @@ from singer_spark.causes import innermost_cause, is_unreachable
 from singer_spark.engine.session import SPARK_ERRORS, lost_engine
 from singer_spark.errors import RecordError, SingerSparkError, TransientError
 from singer_spark.report import report
+from singer_spark.shown import without_values
 from target_spark_delta.commit import Counts
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ def explained(stream: str) -> Iterator[None]:
         if "NOT_NULL_CONSTRAINT" in said:
             said = f"{said}; fix the data or drop the constraint"
             raise RecordError(f"stream {stream}: {said}") from error
-        raise SingerSparkError(f"stream {stream}: {said}") from error
+        raise SingerSparkError(f"stream {stream}: {without_values(said)}") from error
 
 
 def refusal(error: Exception) -> str | None:

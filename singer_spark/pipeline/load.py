@@ -16,6 +16,7 @@ from singer_spark.pipeline.alerts import Alerts, read_alerts
 from singer_spark.pipeline.cron import is_cron
 from singer_spark.pipeline.document import Section, expand, read_document
 from singer_spark.pipeline.endpoints import Plugin, default_state, read_destination, read_source
+from singer_spark.secrets import keep_secret
 from singer_spark.state.documents import PIPELINE_NAME
 
 STALL_SECONDS = 30 * 60
@@ -79,6 +80,8 @@ def parse_pipeline(document: Any, *, folder: Path, env: Mapping[str, str]) -> Pi
         engine_idle=root.duration("engine_idle"),
     )
     root.close()
+    told = {"state": pipeline.state, "openlineage": pipeline.openlineage}
+    keep_secret(tap.config, target.config, told, {"webhook": pipeline.alerts.webhook})
     if problems:
         raise SettingsError(problems)
     return pipeline

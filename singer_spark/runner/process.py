@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from singer_spark.errors import SettingsError
 from singer_spark.printable import printable
+from singer_spark.secrets import mask
 
 LOG_BLOCK = 64 * 2**10  # bytes; a longer log line is printed in pieces
 LOG_KEPT = 8 * 2**10  # bytes of the log's end, in which the reason of a failure stands
@@ -133,7 +134,7 @@ def tell_error(text: str) -> None:
     # One that is closed must not stop the run, nor the reading of logs: the child would hang.
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
-            sys.stderr.write(f"{printable(text)}\n")
+            sys.stderr.write(f"{printable(mask(text))}\n")
             sys.stderr.flush()
 
 
