@@ -26,6 +26,11 @@ def one_line(text: str) -> str:
     return _IN_LINE.sub(_escape, text)
 
 
+def printable_json(text: str) -> str:
+    """Escape control characters in JSON as JSON does; they stand in its texts alone."""
+    return _IN_TEXT.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")
 

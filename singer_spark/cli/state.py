@@ -11,7 +11,7 @@ from singer_spark.cli.complete import complete_pipeline
 from singer_spark.cli.places import Place, find_place, find_places, state_option, yes_option
 from singer_spark.cli.recover import recover
 from singer_spark.cli.statediff import pretty, state_diff
-from singer_spark.cli.table import cut, json_option, lay_out, show_json
+from singer_spark.cli.table import cut, json_option, lay_out, say, show_json
 from singer_spark.errors import SettingsError, SingerSparkError, StateError
 from singer_spark.state import PipelineState
 from singer_spark.state.change import (
@@ -149,7 +149,7 @@ def diff(pipeline: str, file: IO[bytes], *, url: str | None) -> None:
     place = find_place(pipeline, url)
     old, new = _before(place).watermark, parse_state(file.read(), _name_of(file))
     for line in state_diff(old, new, place.name, _name_of(file)):
-        click.echo(line)
+        say(line)
 
 
 @state.command()
@@ -171,7 +171,7 @@ state.add_command(recover)
 
 
 def _note(text: str) -> None:
-    click.echo(text, err=True)
+    say(text, err=True)
 
 
 def _show_change(place: Place, before: PipelineState, new: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ import click
 from rich.cells import cell_len
 
 from singer_spark import digits
-from singer_spark.printable import one_line, printable
+from singer_spark.printable import one_line, printable, printable_json
 
 WIDTH = 80
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
@@ -18,7 +18,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 def show_json(value: Any) -> None:
     """Print a value as JSON that people can read too."""
-    click.echo(digits.dumps(value, indent=2, plain=True))
+    click.echo(printable_json(digits.dumps(value, indent=2, plain=True)))
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print text that may name what comes from outside."""
+    click.echo(printable(text), err=err)
 
 
 def lay_out(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
@@ -38,6 +43,7 @@ def lay_out(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list
 
 def cut(text: str, width: int = WIDTH) -> str:
     """Shorten a text, to the width of a terminal unless told otherwise; some signs take two."""
+    text = one_line(text)
     if cell_len(text) <= width:
         return text
     kept = text[:width]

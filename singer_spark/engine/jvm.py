@@ -23,7 +23,13 @@ from typing import IO, Any, final
 from singer_spark.engine.archive import Archive
 from singer_spark.engine.failures import early_end, failed_start, late_end
 from singer_spark.engine.jars import cache_folder
-from singer_spark.engine.java import argument_file, arguments, find_java
+from singer_spark.engine.java import (
+    OPTION_VARIABLES,
+    argument_file,
+    arguments,
+    find_java,
+    options_of_environment,
+)
 from singer_spark.engine.place import note_jvm
 from singer_spark.engine.reach import check_master
 from singer_spark.engine.spec import PLACES, Spec
@@ -67,8 +73,9 @@ class Jvm:
         """Start Java; return where its gateway listens, and the word that opens it."""
         java = find_java()
         archive = self._archive.options(self._folder.name)
-        options = [*archive, *self._paths(), *self._spec.options]
-        command = arguments(java, self._spec.class_path, self._conf(), options)
+        first, last = options_of_environment(os.environ)
+        options = [*archive, *self._paths(), *self._spec.options, *last]
+        command = [*first, *arguments(java, self._spec.class_path, self._conf(), options)]
         answer = self._folder / "gateway"
         with _private_file(argument_file(command), self._folder) as (file, descriptors):
             self._process = subprocess.Popen(  # noqa: S603
@@ -213,8 +220,9 @@ class Jvm:
         starting.close(keep_callback_server=True)
 
     def _environment(self, answer: Path) -> dict[str, str]:
+        apart = {*PLACES, *OPTION_VARIABLES}
         environment = {
-            **{name: value for name, value in os.environ.items() if name not in PLACES},
+            **{name: value for name, value in os.environ.items() if name not in apart},
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
             "SPARK_CONNECT_AUTHENTICATE_TOKEN": self.token,
             "SPARK_HOME": str(Path(self._spec.class_path[-1]).parent.parent),

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from singer_spark.health.case import started_at
 from singer_spark.health.report import Health
+from singer_spark.printable import printable
 
 LAST_RUN = {
     "records": "Records that the tap sent in the last run.",
@@ -96,7 +97,7 @@ def _family(name: str, unit: str, told: str, samples: list[Sample]) -> Iterator[
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return printable(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _number(run: Mapping[str, Any] | None, key: str, divisor: int = 1) -> float | None:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from html import escape
 from typing import TypeAlias
 
+from singer_spark.printable import printable
+
 VOID = ("meta", "rect", "circle", "path", "line")
 
 
@@ -21,7 +23,7 @@ Child: TypeAlias = "str | Html | Iterable[str | Html | None] | None"
 def el(tag: str, /, *children: Child, **attributes: str | float | None) -> Html:
     """Make an element; `_` in the name of an attribute is a dash, one at its end is left out."""
     told = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{escape(printable(str(value)))}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -37,5 +39,5 @@ def _render(child: Child) -> str:
     if isinstance(child, Html):
         return child
     if isinstance(child, str):
-        return escape(child)
+        return escape(printable(child))
     return "".join(map(_render, child))

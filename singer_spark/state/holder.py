@@ -15,6 +15,8 @@ from uuid import UUID
 
 from typing_extensions import override
 
+from singer_spark.printable import one_line
+
 # A clock that runs ahead of ours by less than this is an ordinary one.
 SKEW_SECONDS = 30.0
 
@@ -106,8 +108,8 @@ class Holder:
     def __str__(self) -> str:
         started, beat = _seconds_since(self.started_at), _seconds_since(self.heartbeat_at)
         return (
-            f"process {self.pid} on {self.host}, run {self.run_id}, started {duration(started)} "
-            f"ago, last heartbeat {duration(beat)} ago"
+            f"process {self.pid} on {one_line(self.host)}, run {self.run_id}, started "
+            f"{duration(started)} ago, last heartbeat {duration(beat)} ago"
         )
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from singer_spark.errors import SingerSparkError, StateError
 from singer_spark.health.rules import Level
 from singer_spark.pipeline import Alerts
+from singer_spark.printable import one_line
 from singer_spark.runner.post import WAIT_SECONDS, UnpostedError, post_json
 from singer_spark.state import StateStore
 from singer_spark.state.objects import Expect, tag_of
@@ -65,6 +66,7 @@ def plan_notices(one: Looked, known: Mapping[str, Mapping[str, str]]) -> Iterato
 
 
 def _notice(pipeline: str, kind: str, word: str, reason: str) -> Notice:
+    reason = one_line(reason)
     text = f"singer-spark: {pipeline}: {word}: {reason}"
     body = {"text": text, "pipeline": pipeline, "kind": kind, "level": word, "reason": reason}
     return Notice(kind, body)

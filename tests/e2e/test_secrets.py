@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from singer_spark.assignment import RUN_ID
 from singer_spark.engine import place
 from singer_spark.engine.jars import cache_folder
+from singer_spark.engine.place import engines_of
 from tests.support.commands import command, run, write_json
-from tests.support.processes import are_gone
+from tests.support.processes import until
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -166,7 +168,7 @@ class Scene:
 def scene(tmp_path):
     yield (made := Scene(tmp_path))
     assert made.said
-    assert are_gone()
+    assert until(lambda: not engines_of(os.environ[RUN_ID]), 90)
     assert "Traceback" not in made.said
     assert made.found(VALUE) == [], made.said
 
@@ -229,7 +231,7 @@ def test_an_engine_that_cannot_start(scene):
     scene.act("status", file)
     assert "could not be sent" in scene.said
     assert "was not taken" in scene.said
-    assert "Invalid maximum heap size" in scene.said
+    assert "Invalid maximum heap size" in scene.said, scene.said
 
 
 @pytest.mark.slow
