@@ -20,6 +20,9 @@ from singer_spark.secrets import keep_secret
 from singer_spark.settings import map_problems, spark_problems
 from singer_spark.shown import choose_values
 
+# Settings of the SDK that can hold a secret: what values are hashed with, for one.
+_SECRET_SETTINGS = ("stream_maps", "stream_map_config")
+
 
 class SparkPlugin(PluginBase):
     """A Singer plugin whose settings errors are one line and exit with 78."""
@@ -36,6 +39,13 @@ class SparkPlugin(PluginBase):
     def settings_problems(cls, config: Mapping[str, Any]) -> list[str]:
         """List what contradicts itself in a config that fits its schema."""
         return [*spark_problems(config), *map_problems(config)]
+
+    @override
+    @classmethod
+    def append_builtin_config(cls, config_jsonschema: dict[str, Any]) -> None:
+        super().append_builtin_config(config_jsonschema)
+        for name in _SECRET_SETTINGS:
+            config_jsonschema["properties"][name] |= {"secret": True, "writeOnly": True}
 
     @override
     def _validate_config(self, *, raise_errors: bool = True) -> list[str]:
