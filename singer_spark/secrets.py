@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 SECRET_NAME = re.compile(
-    r"pass(word|wd|phrase|code)?$|pwd|secret|token|credential|bearer|cookie|signature|auth$|dsn$"
+    r"pass(word|wd|phrase|code)?$|pwd|secret|token(?!s|iz)|credential|bearer|cookie|signature|auth$|dsn$"
     r"|(api|access|private|account|shared|signing|encryption|master)[._-]?key|webhook|jaas"
     r"|^sig$|[._-]sig$|(^|[._-])sas([._-]|$)",
     re.IGNORECASE,
@@ -33,6 +33,7 @@ PRIVATE_KEY = re.compile(r"(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?=-----EN
 BEARER = re.compile(r"(?i)\b((?:bearer|basic)\s+)([A-Za-z0-9+/=._~-]{8,})")
 MASKED = "***"
 FOLDERS = ("PWD", "OLDPWD")  # variables of every shell, which hold no password
+WORDS = ("true", "false", "none", "null")  # whatever stands for a switch
 _kept: set[str] = set()
 SHORTEST = 4  # characters; masking every "a" would tell more than it hides
 
@@ -47,7 +48,11 @@ def mask(text: str, *configs: Mapping[str, Any]) -> str:
     env = {name: value for name, value in os.environ.items() if name not in FOLDERS}
     known = _kept.union(value for config in (*configs, env) for value in _secrets(config))
     for value in sorted(known, key=len, reverse=True):
-        text = text.replace(value, MASKED)
+        if value.isalpha():
+            # The password `postgres` of a test database is no reason to hide `postgresql`.
+            text = re.sub(rf"(?<![a-zA-Z]){re.escape(value)}(?![a-zA-Z])", MASKED, text)
+        else:
+            text = text.replace(value, MASKED)
     for form in (USER_INFO, TOKEN_INFO):
         text = form.sub(MASKED, text)
     for form in (ORACLE_LOGIN, PRIVATE_KEY, BEARER, QUERY_SECRET, FIELD_SECRET):
@@ -66,7 +71,7 @@ def _secrets(value: Any, named: bool = False) -> Iterator[str]:
         return
     else:
         known = [str(value)] if named else _inside(str(value))
-        yield from (one for one in known if len(one) >= SHORTEST)
+        yield from (one for one in known if len(one) >= SHORTEST and one.lower() not in WORDS)
 
 
 def _inside(text: str) -> Iterator[str]:

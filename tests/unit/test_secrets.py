@@ -96,3 +96,11 @@ def test_masking_takes_no_time_that_grows_faster_than_the_text():
         started = time.monotonic()
         mask(part * (2**16 // len(part)))
         assert time.monotonic() - started < 10
+
+
+def test_values_that_are_words_hide_no_part_of_another(monkeypatch):
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    monkeypatch.setenv("AUTH_TOKEN", "true")
+    monkeypatch.setenv("MAX_TOKENS", "4096")
+    said = "jdbc:postgresql://db/x is true or false, 4096 rows; "
+    assert mask(f"{said}postgres!", {"password": "postgres"}) == f"{said}***!"
