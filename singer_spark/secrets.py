@@ -19,18 +19,38 @@ USER_INFO = re.compile(r"(?<=://)[^/@:\s]{0,256}:\S{0,512}(?=@)")
 TOKEN_INFO = re.compile(r"(?i)(?<=https://)[^/@:\s]{1,512}(?=@)")
 ORACLE_LOGIN = re.compile(r"(?i)(?<=oracle:)(\w+:)[^/@\s]{0,256}/\S{0,512}(?=@)")
 _GIVEN = r"(?:\{[^}]*\}|\"[^\"]*\"|'[^']*'|[^&;,\s\"']+)"
+# What stands before these words is part of the name, and stays.
 QUERY_SECRET = re.compile(
-    r"(?i)(?<![\w.-])([\w.-]{0,120}(?:pass(?:word|wd|phrase|code)?|pwd|secret[\w.-]*|token"
-    rf"|credential|key|account[._-]?key[\w.-]*|sig|signature)\s?(?:=|->)\s?)({_GIVEN})"
+    r"(?i)((?:pass(?:word|wd|phrase|code)?|pwd|secret[\w.-]{0,120}|token|credential|key"
+    r"|account[._-]?key[\w.-]{0,120}|(?<![a-z])sig|signature)\s?(?:=|->)\s?)"
+    rf"({_GIVEN})"
 )
 # Behind a colon stands the rest of many a sentence: only names that are no words of one count.
 FIELD_SECRET = re.compile(
-    r"(?i)(?<![\w.-])([\w.-]{0,120}(?:password|passwd|passphrase|pwd|secret|authorization"
-    r"|[._-]token|(?:api|access|private|account)[._-]?key[\w.-]*)[\"']?\s?:\s*"
-    rf"|(?:password|token|secret)[\"']\s?:\s*|\bpassword (?=['\"])|\bidentified by )({_GIVEN})"
+    r"(?i)((?:(?:password|passwd|passphrase|pwd|secret|authorization|[._-]token"
+    r"|(?:api|access|private|account)[._-]?key[\w.-]{0,120})[\"']?\s?:\s*)"
+    r"|(?:password|token|secret)[\"']\s?:\s*|\bpassword (?=['\"])|\bidentified by )"
+    rf"({_GIVEN})"
 )
 PRIVATE_KEY = re.compile(r"(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?=-----END|$)")
 BEARER = re.compile(r"(?i)\b((?:bearer|basic)\s+)([A-Za-z0-9+/=._~-]{8,})")
+# Words of which a text with one of these forms has at least one.
+FIELD_SIGNS = (
+    "pass",
+    "pwd",
+    "secret",
+    "auth",
+    "token",
+    "identified",
+    "_key",
+    "-key",
+    ".key",
+    "ikey",
+    "skey",
+    "ekey",
+    "tkey",
+)
+SIGNS = (*FIELD_SIGNS, "@", "key", "sig", "credential", "bearer", "basic")
 MASKED = "***"
 FOLDERS = ("PWD", "OLDPWD")  # variables of every shell, which hold no password
 WORDS = ("true", "false", "none", "null")  # whatever stands for a switch
@@ -53,11 +73,26 @@ def mask(text: str, *configs: Mapping[str, Any]) -> str:
             text = re.sub(rf"(?<![a-zA-Z]){re.escape(value)}(?![a-zA-Z])", MASKED, text)
         else:
             text = text.replace(value, MASKED)
-    for form in (USER_INFO, TOKEN_INFO):
-        text = form.sub(MASKED, text)
-    for form in (ORACLE_LOGIN, PRIVATE_KEY, BEARER, QUERY_SECRET, FIELD_SECRET):
-        text = form.sub(rf"\1{MASKED}", text)
-    return text
+    if not any(sign in (lowered := text.lower()) for sign in SIGNS):
+        return text  # as most logs
+    if "private key" in lowered:
+        text = PRIVATE_KEY.sub(rf"\1{MASKED}", text)
+    return "\n".join(map(_masked, text.split("\n")))
+
+
+def _masked(line: str) -> str:
+    """Hide secrets in a line; only those forms are tried of which it has the signs."""
+    lowered = line.lower()
+    if "@" in line:
+        line = ORACLE_LOGIN.sub(rf"\1{MASKED}", USER_INFO.sub(MASKED, line))
+        line = TOKEN_INFO.sub(MASKED, line)
+    if "bearer" in lowered or "basic" in lowered:
+        line = BEARER.sub(rf"\1{MASKED}", line)
+    if "=" in line or "->" in line:
+        line = QUERY_SECRET.sub(rf"\1{MASKED}", line)
+    if any(sign in lowered for sign in FIELD_SIGNS):
+        line = FIELD_SECRET.sub(rf"\1{MASKED}", line)
+    return line
 
 
 def _secrets(value: Any, named: bool = False) -> Iterator[str]:
