@@ -24,6 +24,7 @@ from typing import IO, Any, ClassVar
 import click
 from typing_extensions import override
 
+from singer_spark.secrets import mask
 from singer_spark.text import printable
 
 EXIT_SIGINT = 130
@@ -41,7 +42,7 @@ class SingerSparkError(click.ClickException):
     @override
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the one line; the traceback is for those who asked for debug logs."""
-        click.echo(f"Error: {self.format_message()}", file=file or sys.stderr)
+        click.echo(f"Error: {mask(self.format_message())}", file=file or sys.stderr)
         logging.getLogger("singer_spark").debug("Traceback of the error above", exc_info=self)
 
 

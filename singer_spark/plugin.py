@@ -16,8 +16,13 @@ from singer_sdk.plugin_base import JSONSchemaValidator, PluginBase, _ConfigInput
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
+from singer_spark.secrets import keep_secret
 from singer_spark.settings import DEFAULT_MASTER, map_problems, spark_problems
+from singer_spark.shown import choose_values
 from singer_spark.text import guard_logs
+
+# Settings of the SDK that can hold a secret: what values are hashed with, for one.
+_SECRET_SETTINGS = ("stream_maps", "stream_map_config")
 
 
 class SparkPlugin(PluginBase):
@@ -29,6 +34,7 @@ class SparkPlugin(PluginBase):
     def __init__(self, *args: Any, **settings: Any) -> None:
         guard_logs()
         super().__init__(*args, **settings)
+        choose_values(shows=bool(self.config.get("show_values")))
 
     @classmethod
     def settings_problems(cls, config: Mapping[str, Any]) -> list[str]:
@@ -36,9 +42,17 @@ class SparkPlugin(PluginBase):
         return [*spark_problems(config), *map_problems(config)]
 
     @override
+    @classmethod
+    def append_builtin_config(cls, config_jsonschema: dict[str, Any]) -> None:
+        super().append_builtin_config(config_jsonschema)
+        for name in _SECRET_SETTINGS:
+            config_jsonschema["properties"][name] |= {"secret": True, "writeOnly": True}
+
+    @override
     def _validate_config(self, *, raise_errors: bool = True) -> list[str]:
         # Null means that nothing is set, so that the default holds.
         self._config = {name: one for name, one in self._config.items() if one is not None}
+        keep_secret(self._config)
         schema = self.config_jsonschema
         self.append_builtin_config(schema)
         validator = JSONSchemaValidator(schema)
@@ -109,6 +123,17 @@ def _explain(error: ValidationError) -> str:
         case _:
             return f"{where} must satisfy {error.validator} {rule}"
 
+
+SHOW_VALUES = th.Property(
+    "show_values",
+    th.BooleanType,
+    default=False,
+    title="Show values",
+    description=(
+        "Let errors and logs quote values of records. They are kept in records of runs, and "
+        "alerts and OpenLineage events repeat them."
+    ),
+)
 
 SPARK = th.PropertiesList(
     th.Property(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from singer_spark.secrets import mask
 from singer_spark.spark_conf import refusals
 from singer_spark.text import parse_duration
 
@@ -130,7 +131,7 @@ def map_problems(config: Mapping[str, Any]) -> list[str]:
 def spark_problems(config: Mapping[str, Any]) -> list[str]:
     """List what contradicts itself in the Spark settings."""
     settings = SparkSettings.from_config(config)
-    problems = list(refusals(settings.conf))
+    problems = [*refusals(settings.conf), *_listed_secrets(settings)]
     if own_catalog(config.get("catalog")) == OWN_CATALOG:
         problems += _catalog_problems(settings)
     if config.get("spark_remote") and config.get("spark_master") not in (None, DEFAULT_MASTER):
@@ -145,6 +146,19 @@ def spark_problems(config: Mapping[str, Any]) -> list[str]:
     if config.get("engine_idle") and parse_duration(config["engine_idle"]) is None:
         problems.append("engine_idle must be a duration with its unit, such as 15m or 1h")
     return problems
+
+
+def _listed_secrets(settings: SparkSettings) -> Iterator[str]:
+    """Yield what the list of processes of Spark's workers would show to all their users."""
+    if settings.remote or re.match(r"local(\[|$)", settings.master):
+        return
+    for key in ("spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions"):
+        if (value := settings.conf.get(key, "")) != mask(value):
+            yield (
+                f"spark_conf: {key} holds a secret, which the list of processes of each worker "
+                "would show; write such options into a file there that only Spark may read, and "
+                "give @FILE"
+            )
 
 
 def _conf_text(value: Any) -> str:

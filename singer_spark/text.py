@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from singer_spark.secrets import mask
+
 _CONTROL = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _IN_TEXT = re.compile(f"[{_CONTROL}]")
 _IN_LINE = re.compile(f"[\n{_CONTROL}]")
@@ -25,12 +27,17 @@ def one_line(text: str) -> str:
     return _IN_LINE.sub(_escape, text)
 
 
+def printable_json(text: str) -> str:
+    """Escape control characters in JSON as JSON does; they stand in its texts alone."""
+    return _IN_TEXT.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def guard_logs() -> None:
-    """Escape what this process logs from now on, whoever logs it."""
+    """Escape what this process logs from now on, whoever logs it, and hide secrets in it."""
     make = logging.getLogRecordFactory()
     if getattr(make, "is_guarded", False):
         return
@@ -41,7 +48,7 @@ def guard_logs() -> None:
             message = record.getMessage()
         except (TypeError, ValueError):  # logging tells of it by itself
             return record
-        if (safe := one_line(message)) != message:
+        if (safe := one_line(mask(message))) != message:
             record.msg, record.args = safe, ()
         return record
 

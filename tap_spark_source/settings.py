@@ -14,7 +14,7 @@ from singer_sdk import typing as th
 from typing_extensions import override
 
 from singer_spark.names import merged_options
-from singer_spark.plugin import SPARK
+from singer_spark.plugin import SHOW_VALUES, SPARK
 from singer_spark.settings import SparkSettings
 
 FULL_TABLE, INCREMENTAL, LOG_BASED = "FULL_TABLE", "INCREMENTAL", "LOG_BASED"
@@ -200,6 +200,7 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
         title="Decimals as strings",
         description="Write decimals as strings of the format x-singer.decimal.",
     ),
+    SHOW_VALUES,
     *SPARK,
 ).to_dict()
 

@@ -21,7 +21,7 @@ from singer_spark.pipeline import (
     refuse_twins,
 )
 from singer_spark.pipeline.plugins import version_of
-from singer_spark.pipeline.source_url import transit_advice
+from singer_spark.pipeline.source_url import state_advice, transit_advice
 from singer_spark.pipeline.tables import s3_options
 from singer_spark.runner.commands import find_command
 from singer_spark.runner.preview import sample_source, start_target
@@ -120,7 +120,7 @@ def _steps(path: Path) -> Iterator[Step]:
     yield Step("file", f"{path.name} describes {pipeline.name}")
     tries: dict[str, Callable[[], Step]] = {
         "commands": lambda: Step("commands", _commands(pipeline)),
-        "state store": lambda: Step("state store", _store(pipeline)),
+        "state store": lambda: Step("state store", _store(pipeline), verdicts=_transit(pipeline)),
         "source": lambda: _source(pipeline),
         "destination": lambda: Step("destination", _destination(pipeline)),
     }
@@ -157,6 +157,11 @@ def _store(pipeline: Pipeline) -> str:
     runs = known.run_count if known else 0
     without = "" if pipeline.locks else ", without a lock"
     return f"{store.objects.place} can be written{without}; {runs} runs so far"
+
+
+def _transit(pipeline: Pipeline) -> dict[str, str]:
+    advice = state_advice(pipeline.state)
+    return {"state": advice} if advice else {}
 
 
 def _source(pipeline: Pipeline) -> Step:

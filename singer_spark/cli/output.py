@@ -11,7 +11,7 @@ import click
 from rich.cells import cell_len
 
 from singer_spark import exact_json
-from singer_spark.text import one_line, printable
+from singer_spark.text import one_line, printable, printable_json
 
 WIDTH = 80
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
@@ -19,7 +19,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 def show_json(value: Any) -> None:
     """Print a value as JSON that people can read too."""
-    click.echo(exact_json.dumps(value, indent=2, plain=True))
+    click.echo(printable_json(exact_json.dumps(value, indent=2, plain=True)))
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print text that may name what comes from outside."""
+    click.echo(printable(text), err=err)
 
 
 def lay_out(
@@ -42,6 +47,7 @@ def lay_out(
 
 def cut(text: str, width: int = WIDTH) -> str:
     """Shorten a text, to the width of a terminal unless told otherwise; some signs take two."""
+    text = one_line(text)
     if cell_len(text) <= width:
         return text
     kept = text[:width]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import time
@@ -55,6 +56,7 @@ _OPTIONS = (
     "-XX:Tier4BackEdgeThreshold=4000000",
     "-XX:ReservedCodeCacheSize=512m",
 )
+OPTION_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _NATIVE = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
 
@@ -117,6 +119,24 @@ def arguments(
         os.pathsep.join(class_path),
         GATEWAY,
     ]
+
+
+def options_of_environment(environ: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the options that Java would take from variables: before the others, and after them.
+
+    Java repeats such variables in its log, passwords among them, so that it gets them as arguments.
+    """
+    first = [*_options(environ, "JAVA_TOOL_OPTIONS"), *_options(environ, "JDK_JAVA_OPTIONS")]
+    return first, _options(environ, "_JAVA_OPTIONS")
+
+
+def _options(environ: Mapping[str, str], name: str) -> list[str]:
+    words = shlex.shlex(environ.get(name, ""), posix=True, punctuation_chars=False)
+    words.whitespace_split, words.escape, words.commenters = True, "", ""
+    try:
+        return list(words)
+    except ValueError as error:
+        raise SettingsError(f"{name}: a quotation mark is not closed; correct it") from error
 
 
 def argument_file(arguments: Sequence[str]) -> str:

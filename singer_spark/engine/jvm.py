@@ -22,7 +22,14 @@ from typing import Any, final
 
 from singer_spark.engine.failures import check_master, early_end, failed_start, late_end
 from singer_spark.engine.jars import cache_folder
-from singer_spark.engine.java import Archive, argument_file, arguments, find_java
+from singer_spark.engine.java import (
+    OPTION_VARIABLES,
+    Archive,
+    argument_file,
+    arguments,
+    find_java,
+    options_of_environment,
+)
 from singer_spark.engine.registry import JVM_ID
 from singer_spark.engine.spec import PLACES, Spec
 from singer_spark.errors import SingerSparkError
@@ -66,8 +73,9 @@ class Jvm:
         """Start Java; return where its gateway listens, and the word that opens it."""
         java = find_java()
         archive = self._archive.options(self._folder.name)
-        options = [*archive, *self._paths(), *self._spec.options]
-        command = arguments(java, self._spec.class_path, self._conf(), options)
+        first, last = options_of_environment(os.environ)
+        options = [*archive, *self._paths(), *self._spec.options, *last]
+        command = [*first, *arguments(java, self._spec.class_path, self._conf(), options)]
         answer = self._folder / "gateway"
         with _private_file(argument_file(command), self._folder) as (file, descriptors):
             self._process = subprocess.Popen(  # noqa: S603
@@ -211,8 +219,9 @@ class Jvm:
         starting.close(keep_callback_server=True)
 
     def _environment(self, answer: Path) -> dict[str, str]:
+        apart = {*PLACES, *OPTION_VARIABLES}
         environment = {
-            **{name: value for name, value in os.environ.items() if name not in PLACES},
+            **{name: value for name, value in os.environ.items() if name not in apart},
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
             "SPARK_CONNECT_AUTHENTICATE_TOKEN": self.token,
             "SPARK_HOME": str(Path(self._spec.class_path[-1]).parent.parent),

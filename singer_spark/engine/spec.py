@@ -32,6 +32,7 @@ PLACES = (
 # Variables that change what Spark, Hadoop or a driver does.
 _ENVIRONMENT = (
     *("AWS_", "AZURE_", "GOOGLE_", "HADOOP_", "SPARK_", "PYSPARK_", "JAVA_", "JDK_JAVA_", "KRB5"),
+    "_JAVA_OPTIONS",
     *("TNS_ADMIN", "SSL_CERT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SINGER_SPARK_LOG_LEVEL"),
 )

@@ -25,6 +25,7 @@ from typing import IO, Any, NamedTuple
 
 from singer_spark import exact_json
 from singer_spark.errors import SettingsError
+from singer_spark.secrets import mask
 from singer_spark.text import printable
 
 FIRST = 3  # the lowest descriptor that is nobody's standard input, output or error
@@ -180,7 +181,7 @@ def tell_error(text: str) -> None:
     # One that is closed must not stop the run, nor the reading of logs: the child would hang.
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
-            sys.stderr.write(f"{printable(text)}\n")
+            sys.stderr.write(f"{printable(mask(text))}\n")
             sys.stderr.flush()
 
 

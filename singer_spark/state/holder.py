@@ -20,9 +20,10 @@ from typing_extensions import override
 
 from singer_spark.assignment import STATE_URL, Assignment
 from singer_spark.errors import StateError, TransientError
+from singer_spark.figures import format_duration
 from singer_spark.state.store import StateStore, create_state_store, key_of
 from singer_spark.storage.objects import Expect, tag_of
-from singer_spark.text import format_duration
+from singer_spark.text import one_line
 
 # A clock that runs ahead of ours by less than this is an ordinary one.
 SKEW_SECONDS = 30.0
@@ -112,7 +113,7 @@ class Holder:
     def __str__(self) -> str:
         started, beat = _seconds_since(self.started_at), _seconds_since(self.heartbeat_at)
         return (
-            f"process {self.pid} on {self.host}, run {self.run_id}, "
+            f"process {self.pid} on {one_line(self.host)}, run {self.run_id}, "
             f"started {format_duration(started)} ago, last heartbeat {format_duration(beat)} ago"
         )
 

@@ -173,7 +173,7 @@ def _rebuild(store: StateStore, name: str) -> Summary:
 
 def _list_files(store: StateStore, name: str) -> list[str]:
     files = sorted(store.objects.list(key_of(name, "runs")), reverse=True)
-    return [file for file in files if file.endswith(".json")]
+    return [file for file in files if file.endswith(".json") and is_run_id(file[:-5])]
 
 
 def _whole(store: StateStore, name: str, run: Mapping[str, Any]) -> dict[str, Any]:

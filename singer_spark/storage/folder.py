@@ -27,12 +27,13 @@ class FolderObjects(Located):
     def read(self, key: str) -> Stored | None:
         """Read one file."""
         with self._explained():
-            return _read(self.root / key)
+            return _read(self._inside(self.root / key))
 
     def write(self, key: str, body: bytes, expected: str | Expect) -> str:
         """Replace one file, if it still is what the writer expects."""
         path = self.root / key
         with self._explained():
+            self._inside(path.parent)
             _make_folder(path.parent)
             with self._locked():
                 found = _read(path)
@@ -47,6 +48,7 @@ class FolderObjects(Located):
         with self._explained():
             if not path.exists():
                 return
+            self._inside(path.parent)
             with self._locked():
                 if expected not in (Expect.ANYTHING, tag_of(_read(path))):
                     raise ConflictError(self.locate(key))
@@ -59,17 +61,24 @@ class FolderObjects(Located):
         with self._explained():
             if not path.exists():
                 return []
+            self._inside(path)
             return [
                 entry.name + "/" * entry.is_dir()
                 for entry in _visible(path)
                 if not entry.is_dir() or any(_visible(entry))
             ]
 
+    def _inside(self, path: Path) -> Path:
+        """Refuse a link that leads out of the store, whoever may have put it there."""
+        if not path.resolve().is_relative_to(self.root.resolve()):
+            raise StateError(f"{path} is a link that leads out of the state store; remove it")
+        return path
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
         # Comparing and renaming are two steps; the lock makes them one among our own writers.
         path = self.root / ".write.lock"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
             _take(descriptor, path)
             yield

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from singer_spark.errors import DataError, SettingsError
 from singer_spark.report import report
+from singer_spark.shown import shown
 from tap_spark_source.dialects.statements import KeyNames, SparkSQL
 from tap_spark_source.plan.key import Edge, Key, Mark, Range, is_empty, is_same_mark, is_value
 from tap_spark_source.plan.read_plan import ReadPlan
@@ -260,8 +261,8 @@ class OpenWindow:
         for part, text in zip(self.key.parts, mark, strict=True):
             if part.is_number and not is_value(part, int(text) if part.is_integer else text):
                 raise DataError(
-                    f"{self.stream}: the key {part.name} is {text}, which no bookmark can hold; "
-                    "leave such rows out by where"
+                    f"{self.stream}: the key {part.name} is {shown(text)}, which no bookmark can "
+                    "hold; leave such rows out by where"
                 )
         value = self.key.to_json(mark)
         return {**bookmark, "replication_key": self.key.name, "replication_key_value": value}
@@ -286,7 +287,7 @@ class OpenWindow:
                 "below the bookmark and will be missed: correct it, or leave it out by where",
                 self.stream,
                 first.name,
-                highest,
+                shown(highest),
             )
         if is_heap(survey.marks):
             logger.warning(
@@ -295,7 +296,7 @@ class OpenWindow:
                 self.stream,
                 rows,
                 self.key.label,
-                ", ".join(survey.marks[0][1]),
+                shown(", ".join(survey.marks[0][1])),
                 first.name,
             )
 
@@ -312,7 +313,7 @@ class OpenWindow:
             logger.warning(
                 "%s: the bookmark %s is ahead of the source, whose highest %s is %s; it stays",
                 self.stream,
-                ", ".join(self.start),
+                shown(", ".join(self.start)),
                 self.key.label,
-                ", ".join(highest),
+                shown(", ".join(highest)),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -20,6 +21,7 @@ from singer_spark.errors import (
     innermost_cause,
 )
 from singer_spark.secrets import mask
+from singer_spark.shown import A_VALUE, HIDDEN, shows_values, without_values
 from singer_spark.types import to_ddl, to_json_schema
 from tap_spark_source.dialects.base import MISFITS, PLAIN, Reading
 from tap_spark_source.plan.key import Key
@@ -169,13 +171,17 @@ def _translated(reason: str, where: str) -> SingerSparkError:
         )
     if re.search(f"SQLSTATE: 22|{'|'.join(MISFITS)}|Bad value for type|overflow", reason):
         return DataError(
-            f"cannot read {where}: a value does not fit its type: {reason}; correct it, or "
-            "deselect its column"
+            f"cannot read {where}: a value does not fit its type: {_misfit(reason)}; correct it, "
+            "or deselect its column"
         )
     if found := re.search(r"event \d+ of partition .*?(?= SQLSTATE|$)", reason):
         return DataError(f"cannot read {where}: {found[0]}; correct the topic, or go on behind it")
-    if found := re.search(r"\{.*\} is the key of several rows", reason):
-        return DataError(f"cannot read {where}: {found[0]}; set key_properties that are unique")
+    if found := re.search(r"(\{.*\}) is the key of several rows", reason):
+        key = found[1] if shows_values() else f"one {_names_of(found[1])}"
+        return DataError(
+            f"cannot read {where}: {key} is the key of several rows; set key_properties that are "
+            "unique"
+        )
     if re.search(r"may have been lost|KAFKA_DATA_LOSS|out of range for partition", reason):
         return SourceError(
             f"cannot read {where}: events behind the bookmark are no longer kept; remove the "
@@ -188,4 +194,21 @@ def _translated(reason: str, where: str) -> SingerSparkError:
         )
     if "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND" in reason:
         return TransientError(f"cannot read {where}: Spark has lost what it had read; run again")
-    return SourceError(f"cannot read {where}: {reason}; check that it is there and may be read")
+    said = without_values(reason)
+    return SourceError(f"cannot read {where}: {said}; check that it is there and may be read")
+
+
+def _misfit(reason: str) -> str:
+    """Say what is wrong with a value; the value itself only where it may be shown."""
+    if shows_values():
+        return reason
+    ours = re.search(rf"(?:[\w.]+: {A_VALUE} )?(?:{'|'.join(MISFITS)})", reason)
+    return ours[0] if ours else without_values(reason)
+
+
+def _names_of(key: str) -> str:
+    """Name the columns of a key, given as a JSON object."""
+    try:
+        return ", ".join(json.loads(key))
+    except ValueError:
+        return HIDDEN

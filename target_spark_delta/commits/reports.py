@@ -21,6 +21,7 @@ from singer_spark.errors import (
     is_unreachable,
 )
 from singer_spark.report import report
+from singer_spark.shown import without_values
 from target_spark_delta.methods.batch import Work
 from target_spark_delta.table import identity
 from target_spark_delta.table.commit import Counts
@@ -75,7 +76,7 @@ def explained(stream: str) -> Iterator[None]:
         if "NOT_NULL_CONSTRAINT" in said:
             said = f"{said}; fix the data or drop the constraint"
             raise RecordError(f"stream {stream}: {said}") from error
-        raise SingerSparkError(f"stream {stream}: {said}") from error
+        raise SingerSparkError(f"stream {stream}: {without_values(said)}") from error
 
 
 def refusal(error: Exception) -> str | None:

@@ -104,9 +104,12 @@ class StreamMapping:
         try:
             return self._transformed(record)
         except _MAP_ERRORS as error:
-            said = type(error.__cause__ or error).__name__ if _tells_map(error) else str(error)
-            reason = f"its stream map fails: {said}; look at stream_maps"
-            raise InvalidRecordError(self.alias, line, reason) from error
+            kind = type(error.__cause__ or error).__name__
+            said = kind if _tells_map(error) else str(error)
+            reason, told = (
+                f"its stream map fails: {one}; look at stream_maps" for one in (said, kind)
+            )
+            raise InvalidRecordError(self.alias, line, reason, told) from error
 
     def _transformed(self, record: dict[str, Any]) -> bytes | None:
         mapped = self._map.transform(record)

@@ -15,6 +15,7 @@ from itertools import count
 from pyspark.sql import types as T
 
 from singer_spark.names import literal, quote
+from singer_spark.shown import A_VALUE, shows_values
 from singer_spark.types import to_ddl
 
 Refusal = Callable[[str, T.DataType, str], str]
@@ -112,7 +113,8 @@ def _nulled(*_: object) -> str:
 
 
 def _raised(line: str, text: str, target: T.DataType, path: str) -> str:
-    return raised(line, _reason(text, target, path))
+    # Spark logs what it raises, so that a value is not even told to it.
+    return raised(line, _reason(text if shows_values() else literal(A_VALUE), target, path))
 
 
 def raised(line: str, reason: str) -> str:

@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from singer_spark.errors import SchemaError
 from singer_spark.names import literal, quote
+from singer_spark.shown import A_VALUE, shows_values
 from singer_spark.types import MAX_STRUCT_DEPTH, parse_datatype, to_ddl
 from tap_spark_source.dialects.base import (
     DECIMAL_HINT,
@@ -294,7 +295,8 @@ def _carried(newest: Field, older: Field, types: Mapping[str, str]) -> Field:
 
 def _exactly(value: Value, datatype: str, name: str) -> Value:
     """Cast a value where that loses nothing; else it is an error."""
-    problem = f"concat({literal(f'{name}: ')}, cast(v as string), {literal(f' {OTHER_KIND}')})"
+    told = "cast(v as string)" if shows_values() else literal(A_VALUE)
+    problem = f"concat({literal(f'{name}: ')}, {told}, {literal(f' {OTHER_KIND}')})"
     cast = f"try_cast(v as {datatype})"
     exact = f"if(v is null or {cast} = v, {cast}, raise_error({problem}))"
     return lambda held: _bound(value(held), exact)
