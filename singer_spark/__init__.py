@@ -1,7 +1,7 @@
 """Singer on Apache Spark: a tap, a target and the thin runner between them.
 
     tap_spark_source    settings -> plan -> sources -> messages -> stream -> tap
-    target_spark_delta  settings -> spool -> frame -> table, evolve -> merge -> sink -> target
+    target_spark_delta  intake -> commits -> rows -> table -> methods
     singer_spark        what both share (errors, names, settings, typemap, session) and
                         the runner (pipeline, state, runner, cli)
 

@@ -1,18 +1,13 @@
 """Singer messages into Delta tables.
 
-The order of the modules is the order of the data:
+The folders are the stages of the data:
 
-    settings     what the user chose, parsed once
-    messages     bytes -> envelopes, the records inside left as they are
-    validation   does a record fit its schema?
-    spool        records -> segment files on disk; no Spark
-    checkpoint   which STATE has become true
-    values       SQL that turns a record's text into typed values, or refuses
-    frame        segment -> DataFrame, one row per key
-    evolve       two schemas -> the changes between them
-    table        locate, create and alter one Delta table
-    merge        the only module that commits rows
-    loader       segments are merged in the background, in order per stream
-    sink         one stream: its schema, its open segment
-    target       the Singer target
+    intake       lines -> messages -> checked records -> segments on disk; no Spark
+    commits      segments -> commits, in the background; which STATE is true
+    rows         a segment, or a BATCH file -> typed columns
+    table        one Delta table: made, changed, committed to, known again
+    methods      which rows of a batch, and of the table, make the commit
+
+`streams` has what a stream is: its SCHEMA, checked, and its destination. `target` takes the
+messages, `sink` the records of one stream.
 """

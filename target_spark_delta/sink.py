@@ -12,15 +12,12 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from singer_spark.typemap import value_kinds
-from target_spark_delta.destination import Destination
-from target_spark_delta.load import Work
-from target_spark_delta.manifest import Manifest, Rules, parse_manifest, rows_told
-from target_spark_delta.mapping import StreamMapping
-from target_spark_delta.messages import Message
-from target_spark_delta.methods import Progress
-from target_spark_delta.methods.late import Bookmark, told_bookmark
-from target_spark_delta.spool import (
+from singer_spark.types import value_kinds
+from target_spark_delta.intake.batch_files import Manifest, Rules, parse_manifest, rows_told
+from target_spark_delta.intake.json_schema import resolved_schema
+from target_spark_delta.intake.mapping import StreamMapping
+from target_spark_delta.intake.messages import Message
+from target_spark_delta.intake.segments import (
     Segment,
     carried_member,
     extracted_member,
@@ -28,7 +25,9 @@ from target_spark_delta.spool import (
     rejected_member,
     version_member,
 )
-from target_spark_delta.validation import InvalidRecordError, Validator, resolved_schema
+from target_spark_delta.intake.validation import InvalidRecordError, Validator
+from target_spark_delta.methods.batch import Bookmark, Progress, Work, told_bookmark
+from target_spark_delta.streams.destination import Destination
 
 
 class SparkDeltaSink:

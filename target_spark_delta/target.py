@@ -21,31 +21,32 @@ from singer_sdk.mapper import RemoveRecordTransform
 from typing_extensions import override
 
 from singer_spark.assignment import Assignment
-from singer_spark.engine.disk import ask_for_disk, expect_disk
+from singer_spark.engine.machine import ask_for_disk, expect_disk
 from singer_spark.engine.session import hold_engine, isolated, open_session
 from singer_spark.errors import ProtocolError, SchemaError
 from singer_spark.names import table_name, unmatched
 from singer_spark.plugin import SparkPlugin
-from singer_spark.state.fence import confirm_lock
-from target_spark_delta import budget, fence, identity
-from target_spark_delta.closing import close
-from target_spark_delta.completeness import warn_of_repetition
-from target_spark_delta.declaration import Declared, destination_of, parts_of
-from target_spark_delta.destination import Destination, waiting_folder
-from target_spark_delta.files import local_folder, remove_folder
-from target_spark_delta.flow import Flow
-from target_spark_delta.loader import Loader
-from target_spark_delta.mapping import StreamMapping, mappings_of
-from target_spark_delta.messages import Message, MessageReader
-from target_spark_delta.opening import open_tables
-from target_spark_delta.settings import (
-    CONFIG_JSONSCHEMA,
-    Settings,
-    place_problems,
-)
+from singer_spark.state.holder import confirm_lock
+from target_spark_delta.commits import budget
+from target_spark_delta.commits.closing import close
+from target_spark_delta.commits.lanes import Lanes
+from target_spark_delta.commits.opening import open_tables
+from target_spark_delta.commits.queue import CommitQueue
+from target_spark_delta.intake.mapping import StreamMapping, mappings_of
+from target_spark_delta.intake.messages import Message, MessageReader
+from target_spark_delta.intake.segments import Segment, make_folder
+from target_spark_delta.intake.validation import Validator
+from target_spark_delta.settings import CONFIG_JSONSCHEMA, Settings, place_problems
 from target_spark_delta.sink import SparkDeltaSink
-from target_spark_delta.spool import Segment, make_folder
-from target_spark_delta.validation import Validator
+from target_spark_delta.streams.destination import Destination, waiting_folder
+from target_spark_delta.streams.safety import warn_of_repetition
+from target_spark_delta.streams.schema_message import (
+    SchemaMessage,
+    destination_of,
+    read_schema_message,
+)
+from target_spark_delta.table import identity, races
+from target_spark_delta.table.log import local_folder, remove_folder
 
 logger = logging.getLogger(__name__)
 
@@ -95,8 +96,8 @@ class TargetSparkDelta(SparkPlugin, Target):
         self._assignment = Assignment.here()
         expect_disk(self._settings.spark)
         self._urls = {self._settings.path} - {""}
-        self._loader = Loader(self._engine, self._isolate, self._settings.parallelism)
-        self._flow = Flow(self._settings, self._loader, self._assignment)
+        self._loader = Lanes(self._engine, self._isolate, self._settings.parallelism)
+        self._flow = CommitQueue(self._settings, self._loader, self._assignment)
         self.message_reader.on_tick = self._tick
         self.message_reader.on_failure = self._flow.settle
 
@@ -115,7 +116,7 @@ class TargetSparkDelta(SparkPlugin, Target):
     def _isolate(self) -> SparkSession:
         session = isolated()
         session.conf.set("spark.sql.parquet.compression.codec", self._settings.compression)
-        fence.fence(session, self._assignment)
+        races.fence(session, self._assignment)
         return session
 
     @override
@@ -124,7 +125,7 @@ class TargetSparkDelta(SparkPlugin, Target):
             return
         if not self._schema_lines:
             self._sweep()
-        parts = parts_of(message)
+        parts = read_schema_message(message)
         if parts.engine and self._engine_of_tap is None:
             self._engine_of_tap = parts.engine
             hold_engine(self._settings.spark, sorted(self._urls), parts.engine)
@@ -158,7 +159,7 @@ class TargetSparkDelta(SparkPlugin, Target):
     def _declare(
         self,
         stream: str,
-        parts: Declared,
+        parts: SchemaMessage,
         message: Message,
         mapping: StreamMapping | None = None,
     ) -> SparkDeltaSink:

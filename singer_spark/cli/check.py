@@ -21,15 +21,16 @@ from singer_spark.pipeline import (
     refuse_twins,
 )
 from singer_spark.pipeline.plugins import version_of
-from singer_spark.pipeline.source_url import transit_advice
+from singer_spark.pipeline.source_url import state_advice, transit_advice
 from singer_spark.pipeline.tables import s3_options
 from singer_spark.runner.commands import find_tap, find_target
 from singer_spark.runner.preview import sample_source, start_target
 from singer_spark.runner.supervisor import StoppedError
 from singer_spark.settings import SparkSettings
 from singer_spark.state import create_state_store
-from singer_spark.state.lock import LockedError, locked
-from singer_spark.state.objects import Expect, refuse_unconditional
+from singer_spark.state.holder import LockedError
+from singer_spark.state.lock import locked
+from singer_spark.storage.objects import Expect, refuse_unconditional
 
 PROBE = ".singer-spark/check"
 
@@ -115,7 +116,7 @@ def _steps(path: Path) -> Iterator[Step]:
     yield Step("file", f"{path.name} describes {pipeline.name}")
     tries: dict[str, Callable[[], Step]] = {
         "commands": lambda: Step("commands", _commands(pipeline)),
-        "state store": lambda: Step("state store", _store(pipeline)),
+        "state store": lambda: Step("state store", _store(pipeline), verdicts=_transit(pipeline)),
         "source": lambda: _source(pipeline),
         "destination": lambda: Step("destination", _destination(pipeline)),
     }
@@ -151,6 +152,11 @@ def _store(pipeline: Pipeline) -> str:
     runs = known.run_count if known else 0
     without = "" if pipeline.locks else ", without a lock"
     return f"{store.objects.place} can be written{without}; {runs} runs so far"
+
+
+def _transit(pipeline: Pipeline) -> dict[str, str]:
+    advice = state_advice(pipeline.state)
+    return {"state": advice} if advice else {}
 
 
 def _source(pipeline: Pipeline) -> Step:

@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple, final
 
 import click
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.cli.output import cut, lay_out
 from singer_spark.errors import EXIT_SIGTERM, SingerSparkError
 from singer_spark.figures import format_count, format_milliseconds
@@ -67,7 +67,9 @@ class Fleet:
         with self._changing:
             self._running.discard(process)
         code = process.returncode
-        return Outcome(path.stem, code if code >= 0 else 128 - code, [*map(digits.loads, lines)])
+        return Outcome(
+            path.stem, code if code >= 0 else 128 - code, [*map(exact_json.loads, lines)]
+        )
 
     def stop(self) -> None:
         """Ask what runs to end, and start nothing more; asked again, it hurries."""

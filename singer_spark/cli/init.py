@@ -19,7 +19,7 @@ from singer_spark.errors import SettingsError
 from singer_spark.pipeline import parse_pipeline
 from singer_spark.pipeline.cron import is_cron
 from singer_spark.pipeline.source_url import take_login
-from singer_spark.state.documents import PIPELINE_NAME
+from singer_spark.state.store import PIPELINE_NAME
 
 JDBC = {
     "postgres": "postgresql",

@@ -10,8 +10,8 @@ from typing import Any
 import click
 from rich.cells import cell_len
 
-from singer_spark import digits
-from singer_spark.printable import one_line, printable
+from singer_spark import exact_json
+from singer_spark.text import one_line, printable, printable_json
 
 WIDTH = 80
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
@@ -19,7 +19,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 def show_json(value: Any) -> None:
     """Print a value as JSON that people can read too."""
-    click.echo(digits.dumps(value, indent=2, plain=True))
+    click.echo(printable_json(exact_json.dumps(value, indent=2, plain=True)))
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print text that may name what comes from outside."""
+    click.echo(printable(text), err=err)
 
 
 def lay_out(
@@ -42,6 +47,7 @@ def lay_out(
 
 def cut(text: str, width: int = WIDTH) -> str:
     """Shorten a text, to the width of a terminal unless given; some signs take two."""
+    text = one_line(text)
     if cell_len(text) <= width:
         return text
     kept = text[:width]
@@ -64,7 +70,7 @@ def wrap(text: str) -> str:
 
 def pretty(value: Mapping[str, Any], *, sort_keys: bool = False) -> str:
     """Write a state as JSON for an editor."""
-    return digits.dumps(value, indent=2, plain=True, sort=sort_keys) + "\n"
+    return exact_json.dumps(value, indent=2, plain=True, sort=sort_keys) + "\n"
 
 
 def state_diff(

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.cli.completion import complete_pipeline
 from singer_spark.cli.fleet import follow_parent, run_several, show_failure, show_outcomes
 from singer_spark.cli.output import cut, lay_out, show_json, wrap
@@ -187,7 +187,7 @@ def _run_one(
 
 
 def _show_json(result: RunResult) -> None:
-    click.echo(digits.dumps({**result.record, "state": result.state}))
+    click.echo(exact_json.dumps({**result.record, "state": result.state}))
 
 
 def show_results(results: Sequence[RunResult]) -> None:
@@ -211,7 +211,7 @@ def _run_several(paths: Sequence[Path], ctx: click.Context, parallel: int, *, as
     if as_json:
         for outcome in outcomes:
             for result in outcome.results:
-                click.echo(digits.dumps(result))
+                click.echo(exact_json.dumps(result))
             if outcome.code and not any(result["exit_code"] for result in outcome.results):
                 show_failure(outcome.name, outcome.code, "it ended without a word; see its log")
     else:

@@ -16,7 +16,7 @@ from singer_spark.cli.options import (
     state_option,
     yes_option,
 )
-from singer_spark.cli.output import cut, json_option, lay_out, pretty, show_json, state_diff
+from singer_spark.cli.output import cut, json_option, lay_out, pretty, say, show_json, state_diff
 from singer_spark.cli.recover import recover
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.state import PipelineState
@@ -28,8 +28,8 @@ from singer_spark.state.change import (
     parse_state,
     replace_state,
 )
-from singer_spark.state.documents import DamagedError
 from singer_spark.state.generation import has_attempts
+from singer_spark.state.store import DamagedError
 
 HEAD = ("PIPELINE", "LAST RUN (UTC)", "RUNS", "BOOKMARKS")
 state_file = click.argument("file", type=click.File("rb"))
@@ -143,7 +143,7 @@ def diff(pipeline: str, file: IO[bytes], *, url: str | None) -> None:
     place = find_place(pipeline, url)
     old, new = _before(place).watermark, parse_state(file.read(), _name_of(file))
     for line in state_diff(old, new, place.name, _name_of(file)):
-        click.echo(line)
+        say(line)
 
 
 @state.command()
@@ -165,7 +165,7 @@ state.add_command(recover)
 
 
 def _note(text: str) -> None:
-    click.echo(text, err=True)
+    say(text, err=True)
 
 
 def _show_change(place: Place, before: PipelineState, new: Mapping[str, Any]) -> None:

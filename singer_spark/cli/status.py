@@ -23,7 +23,7 @@ from singer_spark.health.notify import send_alerts
 from singer_spark.health.rules import Health
 from singer_spark.pipeline import find_pipelines
 from singer_spark.state import create_state_store
-from singer_spark.state.folder import replace_file
+from singer_spark.storage.folder import replace_file
 
 HEAD = ("PIPELINE", "HEALTH", "LAST RUN (UTC)", "TOOK", "RECORDS", "LAG")
 file_type = click.Path(dir_okay=False, path_type=Path)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from singer_spark.health.history import started_at
 from singer_spark.health.rules import Health
+from singer_spark.text import printable
 
 
 def _last(key: str, health: Health) -> float | None:
@@ -82,4 +83,4 @@ def _samples(pipeline: str, found: Value) -> Iterator[tuple[str, float]]:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return printable(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

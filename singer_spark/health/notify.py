@@ -19,7 +19,8 @@ from singer_spark.health.rules import Level
 from singer_spark.pipeline import Alerts
 from singer_spark.post import WAIT_SECONDS, UnpostedError, post_json
 from singer_spark.state import StateStore
-from singer_spark.state.objects import Expect, tag_of
+from singer_spark.storage.objects import Expect, tag_of
+from singer_spark.text import one_line
 
 SENT = "_alerts/sent.json"  # of a store; no pipeline's name begins so
 
@@ -65,6 +66,7 @@ def plan_notices(one: Checked, known: Mapping[str, Mapping[str, str]]) -> Iterat
 
 
 def _notice(pipeline: str, kind: str, word: str, reason: str) -> Notice:
+    reason = one_line(reason)
     text = f"singer-spark: {pipeline}: {word}: {reason}"
     body = {"text": text, "pipeline": pipeline, "kind": kind, "level": word, "reason": reason}
     return Notice(kind, body)

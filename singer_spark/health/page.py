@@ -22,6 +22,7 @@ from singer_spark.figures import (
 )
 from singer_spark.health.history import started_at
 from singer_spark.health.rules import Health
+from singer_spark.text import printable
 
 WORDS = ("critical", "warning", "running", "ok", "new")
 CHARTS = (
@@ -53,6 +54,7 @@ def write_page(healths: Iterable[Health]) -> str:
     now = max((health.history.now for health in ordered), default=datetime.now(timezone.utc))
     page = Environment(
         autoescape=True,
+        finalize=_without_controls,
         loader=PackageLoader("singer_spark.health", ""),
         lstrip_blocks=True,
         trim_blocks=True,
@@ -75,6 +77,10 @@ def write_page(healths: Iterable[Health]) -> str:
         now=now,
         version=__version__,
     )
+
+
+def _without_controls(value: object) -> object:
+    return printable(value) if type(value) is str else value
 
 
 def _headline(healths: Sequence[Health]) -> str:

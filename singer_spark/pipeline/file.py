@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from singer_spark.duration import parse_duration
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline.document import expand, read_document, schema_problems
 from singer_spark.pipeline.plugins import OUR_TARGET, Plugin
+from singer_spark.secrets import keep_secret
+from singer_spark.text import parse_duration
 
 STATE_FOLDER = ".singer-spark/state"
 STALL_SECONDS = 30 * 60
@@ -88,6 +89,7 @@ def parse_pipeline(document: Any, *, folder: Path, env: Mapping[str, str]) -> Pi
         if isinstance(section, Mapping):
             given[name] = _without_nulls(section)
     source, destination = (_with_config(given, name, folder, problems) for name in SECTIONS[:2])
+    _keep_secrets(given, source, destination)
     problems += schema_problems(given)
     problems += _ends_missing(destination)
     if problems:
@@ -110,6 +112,13 @@ def parse_pipeline(document: Any, *, folder: Path, env: Mapping[str, str]) -> Pi
         keep_runs=given.get("keep_runs", KEEP_RUNS),
         engine_idle=parse_duration(given.get("engine_idle")),
     )
+
+
+def _keep_secrets(given: Mapping[str, Any], *sides: Mapping[str, Any]) -> None:
+    """Hide what is secret also where the file is refused."""
+    told = {name: given.get(name) for name in ("state", "openlineage")}
+    sections = [told, given["alerts"], *(side.get("config") for side in sides)]
+    keep_secret(*(section for section in sections if isinstance(section, Mapping)))
 
 
 def _without_nulls(section: Mapping[Any, Any]) -> dict[str, Any]:

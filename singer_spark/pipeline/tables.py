@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from singer_spark.engine.disk import expects_shared_disk
+from singer_spark.engine.machine import expects_shared_disk
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline.plugins import OUR_TARGET, Plugin
 from singer_spark.settings import OWN_CATALOG, WAREHOUSE, SparkSettings, own_catalog

@@ -7,16 +7,16 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from singer_spark.assignment import EVERY_STREAM, Assignment, Attempt, is_same_source
-from singer_spark.bookmark import bookmarked
 from singer_spark.errors import SingerSparkError, StateError
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.plugins import Plugin
 from singer_spark.pipeline.tables import find_tables
+from singer_spark.protocol import bookmarked
 from singer_spark.runner.identity import known_source, known_tables
 from singer_spark.runner.loading import loads_of, may_read
-from singer_spark.state.appended import Known, Reached, find_reached, move_to
 from singer_spark.state.change import without_tables
 from singer_spark.state.generation import ATTEMPTS_KEPT
+from singer_spark.state.reached import Known, Reached, find_reached, move_to
 
 if TYPE_CHECKING:
     from singer_spark.runner.run_state import KeptState

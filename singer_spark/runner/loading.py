@@ -12,7 +12,7 @@ from typing import Any
 
 from singer_spark.assignment import EVERY_STREAM, REPLACING
 from singer_spark.pipeline import Pipeline
-from singer_spark.scope import CHANGES_ONLY, RANGE, Scope, scope_of
+from singer_spark.protocol import CHANGES_ONLY, RANGE, Scope, scope_of
 
 FULL_TABLE, INCREMENTAL, LOG_BASED = "FULL_TABLE", "INCREMENTAL", "LOG_BASED"
 APPEND, UPSERT, DELETE_INSERT = "append-only", "upsert", "delete-insert"

@@ -23,9 +23,10 @@ from dataclasses import dataclass, field, replace
 from tempfile import TemporaryFile
 from typing import IO, Any, NamedTuple
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.errors import SettingsError
-from singer_spark.printable import printable
+from singer_spark.secrets import mask
+from singer_spark.text import printable
 
 FIRST = 3  # the lowest descriptor that is nobody's standard input, output or error
 
@@ -58,7 +59,7 @@ def pass_values(command: Command) -> Iterator[Launch]:
         for option, value in command.values:
             # Without a name before the first byte is written.
             file = files.enter_context(TemporaryFile())
-            file.write(digits.dumps(value).encode())
+            file.write(exact_json.dumps(value).encode())
             file.seek(0)
             # Not one of the first three, which a caller may have closed: a child has its own there.
             descriptor = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, FIRST)
@@ -180,7 +181,7 @@ def print_error(text: str) -> None:
     # One that is closed must not stop the run, nor the reading of logs: the child would hang.
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
-            sys.stderr.write(f"{printable(text)}\n")
+            sys.stderr.write(f"{printable(mask(text))}\n")
             sys.stderr.flush()
 
 

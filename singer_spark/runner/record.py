@@ -18,10 +18,10 @@ import click
 from singer_spark import __version__
 from singer_spark.health.lag import lag_seconds, suggest_lookback, watermarks, worst_lateness
 from singer_spark.pipeline import Pipeline
-from singer_spark.printable import one_line
 from singer_spark.runner.streams import StreamCounts, find_mismatches
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state.holder import Holder
+from singer_spark.text import one_line
 
 EXIT_KILLED = 137  # as a shell reports SIGKILL
 ERROR_KEPT = 500  # characters

@@ -12,13 +12,12 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.assignment import Assignment
-from singer_spark.bookmark import is_unfinished
 from singer_spark.errors import SettingsError
-from singer_spark.names import listed
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.plugins import version_of
+from singer_spark.protocol import is_unfinished
 from singer_spark.runner.commands import Job, find_tap, find_target, open_folder, transfer_all
 from singer_spark.runner.lineage import send_lineage
 from singer_spark.runner.loading import copied_by, has_maps, loads_of
@@ -33,6 +32,7 @@ from singer_spark.runner.supervisor import Children, Events, Stall, caught_signa
 from singer_spark.runner.transfer import Transfer
 from singer_spark.secrets import mask
 from singer_spark.state.holder import new_run_id
+from singer_spark.text import listed
 
 EMPTY_STATE = (
     "Warning: the target wrote a state without any bookmark, which was not stored: the state from "
@@ -195,7 +195,7 @@ def is_left(record: Mapping[str, Any], limit: int | None) -> bool:
     moved = {
         stream
         for stream, bookmark in after.items()
-        if digits.canonical(bookmark) != digits.canonical(before.get(stream))
+        if exact_json.canonical(bookmark) != exact_json.canonical(before.get(stream))
     }
     if limit is None or any(is_unfinished(after[stream]) for stream in moved):
         return bool(moved)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, final
 
 from typing_extensions import override
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.assignment import Assignment, Attempt
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.runner.identity import NOTHING, Identities
 from singer_spark.runner.record import RunRecord
 from singer_spark.state.change import parse_state
-from singer_spark.state.checkpoint import Checkpoint
-from singer_spark.state.folder import replace_file
+from singer_spark.state.store import Checkpoint
+from singer_spark.storage.folder import replace_file
 
 if TYPE_CHECKING:
     from singer_spark.runner.start import Start  # which knows the options, and they know the files
@@ -134,7 +134,7 @@ def _read(path: Path | None) -> dict[str, Any]:
 
 
 def _write(path: Path, state: Mapping[str, Any]) -> None:
-    body = digits.dumps(state, indent=2).encode() + b"\n"
+    body = exact_json.dumps(state, indent=2).encode() + b"\n"
     try:
         # A device or a pipe must be written to, not replaced.
         if path.exists() and not path.is_file():

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from singer_spark.engine.disk import expects_shared_disk
 from singer_spark.engine.lease import (
     ENGINE,
     Lease,
@@ -17,7 +16,8 @@ from singer_spark.engine.lease import (
     get_lease,
     settle_engines,
 )
-from singer_spark.engine.place import shared_engines
+from singer_spark.engine.machine import expects_shared_disk
+from singer_spark.engine.registry import shared_engines
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline

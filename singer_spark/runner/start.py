@@ -8,17 +8,17 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.assignment import EVERY_STREAM, Attempt, TableIdentity
-from singer_spark.bookmark import bookmarked
 from singer_spark.errors import SettingsError
-from singer_spark.names import listed
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.plugins import OUR_TAP
+from singer_spark.protocol import bookmarked
 from singer_spark.runner.failed_runs import go_on_after
 from singer_spark.runner.identity import known_tables
 from singer_spark.runner.run_state import KeptState, StateFiles
-from singer_spark.state.checkpoint import Checkpoint
+from singer_spark.state.store import Checkpoint
+from singer_spark.text import listed
 
 
 class Window(NamedTuple):
@@ -108,7 +108,7 @@ class Start(NamedTuple):
         if self.mode == WINDOW:
             return None
         bookmarks = self.state.get("bookmarks") or {}
-        return {stream: digits.canonical(one) for stream, one in bookmarks.items()}
+        return {stream: exact_json.canonical(one) for stream, one in bookmarks.items()}
 
 
 def choose_start(

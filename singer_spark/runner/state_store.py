@@ -35,7 +35,6 @@ from singer_spark.runner.start import WINDOW, Start, names_differ
 from singer_spark.runner.supervisor import Events, Failed, refuse_to_go_on
 from singer_spark.state import PipelineState, StateStore, create_state_store
 from singer_spark.state.change import SOURCE, TABLES
-from singer_spark.state.checkpoint import Checkpoint
 from singer_spark.state.generation import (
     Generation,
     change_generation,
@@ -45,8 +44,9 @@ from singer_spark.state.generation import (
 )
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import BY_HAND, Claims, RunLock
-from singer_spark.state.objects import Expect
 from singer_spark.state.runs import begin_history, list_runs, prune_runs, save_run
+from singer_spark.state.store import Checkpoint
+from singer_spark.storage.objects import Expect
 
 NO_LOCK = "{}: lock: none keeps no second run away and fences nothing; see that one is active"
 HISTORY_RUNS = 50

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.report import last_told, read_report
 from singer_spark.runner.identity import Identities
 
@@ -221,7 +221,7 @@ class Reports:
                 found = found._replace(is_outnumbered=True)
             case "reached":
                 with suppress(ValueError):
-                    bookmark = digits.loads(str(fact.get("bookmark")))
+                    bookmark = exact_json.loads(str(fact.get("bookmark")))
                     found = found._replace(reached={**found.reached, stream: bookmark})
             case "progress":
                 self.doing[str(fact.get("command"))] = str(fact.get("doing") or "")

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import msgspec
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.errors import ProtocolError, SingerSparkError
 from singer_spark.runner import supervisor
 from singer_spark.runner.meter import Meter
@@ -51,7 +51,7 @@ class Transfer:
     def last_state(self) -> dict[str, Any] | None:
         """The last state that the target has committed to; an empty one counts as none."""
         try:
-            return None if self._state_line is None else dict(digits.loads(self._state_line))
+            return None if self._state_line is None else dict(exact_json.loads(self._state_line))
         except (ValueError, RecursionError):
             return None  # a number or a depth beyond all reason, which `run` has reported
 

@@ -9,18 +9,16 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from target_spark_delta.commit import Counts
-from target_spark_delta.methods import append, history, replaced, upsert
-from target_spark_delta.methods.batch import Batch, Progress
+from target_spark_delta.methods import append, history, replace, upsert
+from target_spark_delta.methods.batch import Batch
+from target_spark_delta.table.commit import Counts
 
 Method = Callable[[SparkSession, Batch], Counts]
-
 METHODS: dict[str, Method] = {
     "append-only": append.write,
     "upsert": upsert.write,
-    "partition-overwrite": replaced.write_partitions,
-    "delete-insert": replaced.write_ranges,
+    "partition-overwrite": replace.write_partitions,
+    "delete-insert": replace.write_ranges,
     "scd2": history.write,
 }
-
 __all__ = ["METHODS", "Batch", "Progress"]

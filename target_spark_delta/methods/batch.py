@@ -11,11 +11,52 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from singer_spark.scope import Scope
-from target_spark_delta.methods.late import Bookmark
-from target_spark_delta.options import StreamSettings
-from target_spark_delta.spool import KeyFacts, Range
-from target_spark_delta.table import Table
+from singer_spark.names import literal, quote
+from singer_spark.protocol import Scope
+from singer_spark.report import last_told
+from singer_spark.types import to_ddl
+from target_spark_delta.intake.segments import KeyFacts, Range
+from target_spark_delta.stream_options import StreamSettings
+from target_spark_delta.streams.destination import Destination
+from target_spark_delta.table.commit import Late
+from target_spark_delta.table.table import Table
+
+_TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """The value of a column below which the tap reads once more."""
+
+    column: str
+    value: Any
+
+
+def told_bookmark(stream: str) -> Bookmark | None:
+    """Return the bookmark of a stream, where a tap of this run has told it."""
+    fact = last_told("bookmark", stream) or {}
+    column, value = fact.get("column"), fact.get("value")
+    return Bookmark(column, value) if isinstance(column, str) and value is not None else None
+
+
+def count_late(rows: DataFrame, bookmark: Bookmark) -> Late | None:
+    """Count those of some changed rows that are below the bookmark, if they have its column."""
+    fields = {field.name.lower(): field.dataType for field in rows.schema}
+    datatype = fields.get(bookmark.column.lower())
+    if datatype is None:
+        return None
+    column = quote(bookmark.column)
+    # By way of the instant, or Spark would drop an offset that the text carries.
+    instant = f"cast({literal(str(bookmark.value))} as timestamp)"
+    bound = instant if isinstance(datatype, _TIMES) else literal(str(bookmark.value))
+    bound = f"try_cast({bound} as {to_ddl(datatype)})"
+    lateness = "cast(null as bigint)"
+    if isinstance(datatype, _TIMES):
+        ends = (f"unix_micros(cast({end} as timestamp))" for end in (bound, column))
+        lateness = " - ".join(ends)
+    told = rows.where(f"{column} < {bound}").selectExpr("count(*)", f"max({lateness})").toArrow()
+    count, worst = (values[0].as_py() for values in told.columns)
+    return Late(count, None if worst is None else worst / 1e6)
 
 
 @dataclass(slots=True)
@@ -150,3 +191,12 @@ class Batch:
     compares_by: str | None = None
     removes_at_end: bool = False
     scratch: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A stream to load, and what the run remembers of it."""
+
+    destination: Destination
+    progress: Progress
+    bookmark: Bookmark | None = None

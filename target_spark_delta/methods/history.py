@@ -11,44 +11,34 @@ from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 from pyspark.sql.window import Window
 from pyspark.storagelevel import StorageLevel
 
-from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
-from target_spark_delta import commit
-from target_spark_delta.commit import Counts, Late, Tally
-from target_spark_delta.frame import TABLE_VERSION
-from target_spark_delta.methods.batch import Batch
-from target_spark_delta.methods.keyed import facts_of
-from target_spark_delta.methods.late import count_late
+from singer_spark.types import to_ddl
+from target_spark_delta.intake.segments import LINE_NUMBER, KeyFacts
+from target_spark_delta.intake.validation import DELETED_AT
+from target_spark_delta.methods.batch import Batch, count_late
+from target_spark_delta.methods.equality import comparable, compared
 from target_spark_delta.methods.merge import Changes, merge_changed, same_key, within
-from target_spark_delta.methods.same import comparable, compared
-from target_spark_delta.retry import with_retry
-from target_spark_delta.spool import LINE_NUMBER, KeyFacts
-from target_spark_delta.table import Table
-from target_spark_delta.validation import DELETED_AT
+from target_spark_delta.methods.per_key import facts_of
+from target_spark_delta.rows.columns import (
+    HISTORY_COLUMNS,
+    HISTORY_TIMES,
+    IS_CURRENT,
+    TABLE_VERSION,
+    VALID_FROM,
+    VALID_TO,
+)
+from target_spark_delta.table import commit
+from target_spark_delta.table.commit import Counts, Late, Tally
+from target_spark_delta.table.races import with_retry
+from target_spark_delta.table.table import Table
 
-COLUMNS = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
-# What tells a record's time, first to last, where `dedupe_by` does not.
-_TIMES = ("_sdc_extracted_at", "_sdc_received_at", "_sdc_batched_at")
-# What must be read of a record beside its columns, whether or not the table keeps it.
-NEEDED = (*_TIMES, DELETED_AT)
 _CLOSES, _ORDER, _SAME, _ISLAND, _REMOVED = "\0closes", "\0order", "\0same", "\0island", "\0removed"
 _KNOWN, _LAST, _BEGINS = "\0known", "\0last", "\0begins"
 # When a deletion ends a version that begins no earlier than the deletion says it has happened.
 _LATER = "\0later"
-
-
-def added_columns(declared: T.StructType, dedupe_by: str | None) -> list[T.StructField]:
-    """Return the columns that the table has beside those of the stream."""
-    time = declared[dedupe_by].dataType if dedupe_by in declared.names else T.TimestampType()
-    return [
-        T.StructField(VALID_FROM, time),
-        T.StructField(VALID_TO, time),
-        T.StructField(IS_CURRENT, T.BooleanType()),
-    ]
 
 
 def write(spark: SparkSession, batch: Batch) -> Counts:
@@ -111,7 +101,7 @@ def _events(batch: Batch) -> DataFrame:
     """Return the records of the batch as events."""
     kind = to_ddl(batch.schema[VALID_FROM].dataType)
     by = [quote(batch.options.dedupe_by)] if batch.options.dedupe_by else []
-    times = ", ".join([*by, *(f"cast({quote(name)} as {kind})" for name in _TIMES)])
+    times = ", ".join([*by, *(f"cast({quote(name)} as {kind})" for name in HISTORY_TIMES)])
     gone, ended = f"{quote(DELETED_AT)} is not null", f"cast({quote(DELETED_AT)} as {kind})"
     at = f"if({gone}, coalesce({', '.join([*by, ended])}), coalesce({times}))"
     return batch.rows.selectExpr(
@@ -232,7 +222,7 @@ def _changes(batch: Batch, facts: KeyFacts, known: DataFrame, linked: DataFrame)
         count=facts.keys,
         keys=keys,
         # Others keep the values that an earlier schema gave them.
-        columns=[*batch.columns, *COLUMNS],
+        columns=[*batch.columns, *HISTORY_COLUMNS],
         schema=batch.schema,
         ranges=facts.ranges,
         folded=False,

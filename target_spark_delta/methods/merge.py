@@ -10,20 +10,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from singer_spark.datatype import to_ddl
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import SingerSparkError
 from singer_spark.names import literal, quote
-from target_spark_delta import commit
-from target_spark_delta.commit import Counts, Late, Tally
-from target_spark_delta.jobs import FEW_ROWS, worked_out
-from target_spark_delta.log import last_commit
-from target_spark_delta.methods.keyed import carries
-from target_spark_delta.methods.late import Bookmark, count_late
-from target_spark_delta.methods.same import comparable, compared
-from target_spark_delta.retry import is_lost_race, with_retry
-from target_spark_delta.spool import Range
-from target_spark_delta.table import Table
+from singer_spark.types import to_ddl
+from target_spark_delta.intake.segments import Range
+from target_spark_delta.methods.batch import Bookmark, count_late
+from target_spark_delta.methods.equality import comparable, compared
+from target_spark_delta.methods.per_key import carries
+from target_spark_delta.rows.spark_jobs import FEW_ROWS, worked_out
+from target_spark_delta.table import commit
+from target_spark_delta.table.commit import Counts, Late, Tally
+from target_spark_delta.table.log import last_commit
+from target_spark_delta.table.races import is_lost_race, with_retry
+from target_spark_delta.table.table import Table
 
 MATERIALIZE_SOURCE = "spark.databricks.delta.merge.materializeSource"
 

@@ -15,28 +15,30 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
-from target_spark_delta import commit
-from target_spark_delta.alter import (
+from singer_spark.types import to_ddl
+from target_spark_delta.intake.segments import CARRIED, LINE_NUMBER
+from target_spark_delta.intake.validation import DELETED_AT
+from target_spark_delta.methods.batch import Batch, Staged
+from target_spark_delta.methods.equality import holds_all, holds_same, rows_unknown
+from target_spark_delta.methods.merge import same_key
+from target_spark_delta.methods.per_key import one_per_key
+from target_spark_delta.methods.staging import staged_rows, write_staged
+from target_spark_delta.rows.columns import METADATA
+from target_spark_delta.table import commit
+from target_spark_delta.table.commit import Commit, Counts, describe_commits
+from target_spark_delta.table.ddl import (
+    Layout,
     Policy,
     allow_names,
     cluster,
+    create,
     frozen,
     regain_clusters,
     tell_lost_constraints,
 )
-from target_spark_delta.commit import Commit, Counts, describe_commits
-from target_spark_delta.evolve import unify
-from target_spark_delta.frame import METADATA
-from target_spark_delta.methods.batch import Batch, Staged
-from target_spark_delta.methods.keyed import one_per_key
-from target_spark_delta.methods.merge import same_key
-from target_spark_delta.methods.same import holds_all, holds_same, rows_unknown
-from target_spark_delta.methods.staging import staged_rows, write_staged
-from target_spark_delta.spool import CARRIED, LINE_NUMBER
-from target_spark_delta.table import Layout, Table, create
-from target_spark_delta.validation import DELETED_AT
+from target_spark_delta.table.evolve import unify
+from target_spark_delta.table.table import Table
 
 _RUN = "\0run"
 

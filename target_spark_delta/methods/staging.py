@@ -7,7 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 from singer_spark.errors import TransientError
 from singer_spark.names import quote
 from target_spark_delta.methods.batch import Staged
-from target_spark_delta.table import Table, naming
+from target_spark_delta.table.ddl import naming
+from target_spark_delta.table.table import Table
 
 
 def stage_rows(spark: SparkSession, place: Table, rows: DataFrame) -> Staged:

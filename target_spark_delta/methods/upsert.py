@@ -9,15 +9,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from singer_spark.names import quote
-from target_spark_delta import commit
-from target_spark_delta.commit import Counts, Tally
-from target_spark_delta.frame import TABLE_VERSION
-from target_spark_delta.methods.acting import KNOWN, counts_versions, dated_by
+from target_spark_delta.intake.segments import Range
+from target_spark_delta.intake.validation import DELETED_AT
 from target_spark_delta.methods.batch import Batch
-from target_spark_delta.methods.keyed import REBORN, column_ranges, facts_of, one_per_key, ordered
 from target_spark_delta.methods.merge import Changes, merge
-from target_spark_delta.spool import Range
-from target_spark_delta.validation import DELETED_AT
+from target_spark_delta.methods.per_key import (
+    KNOWN,
+    REBORN,
+    column_ranges,
+    counts_versions,
+    dated_by,
+    facts_of,
+    one_per_key,
+    ordered,
+)
+from target_spark_delta.rows.columns import TABLE_VERSION
+from target_spark_delta.table import commit
+from target_spark_delta.table.commit import Counts, Tally
 
 
 def write(spark: SparkSession, batch: Batch) -> Counts:

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from singer_spark.report import REPORT_FILE, read_report
-from target_spark_delta.chores import drop_spooled
-from target_spark_delta.reading import empty_staging, path_for_spark
-from target_spark_delta.spool import Segment
+from target_spark_delta.commits.closing import drop_spooled
+from target_spark_delta.intake.segments import Segment
+from target_spark_delta.rows.records import empty_staging, path_for_spark
 from tests.support.singer import batch, state
 from tests.support.users import USERS, deletion, user
 

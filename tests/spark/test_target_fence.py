@@ -13,9 +13,9 @@ from singer_spark.engine.session import isolated
 from singer_spark.errors import TransientError
 from singer_spark.state import create_state_store
 from singer_spark.state.lock import RunLock
-from target_spark_delta import commit, fence
-from target_spark_delta.commit import Commit, describe_commits
-from target_spark_delta.table import Table
+from target_spark_delta.table import commit, races
+from target_spark_delta.table.commit import Commit, describe_commits
+from target_spark_delta.table.table import Table
 from tests.support.singer import activate, state
 from tests.support.users import USERS, user
 
@@ -29,7 +29,7 @@ def holder(spark):
     def holder(generation, **more):
         session = isolated()
         run = Assignment(run_id=f"run-{generation}", pipeline=PIPELINE, generation=generation)
-        fence.fence(session, run)
+        races.fence(session, run)
         describe_commits(session, Commit(pipeline=PIPELINE, run_id=run.run_id, stream="users"))
         return session
 

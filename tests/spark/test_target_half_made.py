@@ -11,9 +11,10 @@ from pyspark.errors import AnalysisException
 
 from singer_spark.engine.session import isolated
 from singer_spark.errors import SingerSparkError
-from target_spark_delta import commit
-from target_spark_delta.commit import Commit, describe_commits
-from target_spark_delta.table import Layout, Table, create
+from target_spark_delta.table import commit
+from target_spark_delta.table.commit import Commit, describe_commits
+from target_spark_delta.table.ddl import Layout, create
+from target_spark_delta.table.table import Table
 from tests.support.singer import Loaded, state
 from tests.support.users import USERS, user
 

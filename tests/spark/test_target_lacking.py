@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from singer_spark.report import REPORT_FILE, read_report
-from target_spark_delta.methods import lacking
+from target_spark_delta.methods import append
 from tests.support.cases import plain
 from tests.support.singer import Loaded, batch, read, record, schema, state
 
@@ -61,9 +61,9 @@ def test_rows_that_are_sent_again_are_counted_and_left_out(lake, tmp_path, monke
     assert len(found(lake)) == 9
 
 
-@pytest.mark.parametrize("few", [lacking._FEW_ROWS, 0])
+@pytest.mark.parametrize("few", [append._FEW_ROWS, 0])
 def test_equal_rows_in_two_batches_are_not_both_the_one_that_the_table_has(lake, few, monkeypatch):
-    monkeypatch.setattr(lacking, "_FEW_ROWS", few)
+    monkeypatch.setattr(append, "_FEW_ROWS", few)
     lake.load(stream(), *sent((1, "a"), (2, "b"), (None, "n")), DONE)
     again = [(2, "b"), (None, "n"), (2, "b"), (1, "a"), (None, "n"), (2, "b"), (3, "c")]
     cut = [message for one in again for message in (*sent(one), state({"at": str(one)}))]
@@ -238,7 +238,7 @@ def test_files_out_of_the_range_are_not_read(lake):
 
 
 def test_a_table_of_a_catalog_is_looked_at_too(lake, spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(lacking, "_FEW_ROWS", 0)
+    monkeypatch.setattr(append, "_FEW_ROWS", 0)
     spark.sql(f"create schema lacking location '{tmp_path / 'warehouse'}'")
     config = {
         "catalog": "spark_catalog",

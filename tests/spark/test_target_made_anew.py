@@ -9,7 +9,7 @@ import pytest
 from deltalake import write_deltalake
 
 from singer_spark.errors import StateError
-from target_spark_delta import flow
+from target_spark_delta.commits import queue, segment_commit
 from tests.support.singer import record, schema, state
 
 KEYED = schema("s", {"id": {"type": "integer"}}, ["id"])
@@ -17,7 +17,7 @@ KEYED = schema("s", {"id": {"type": "integer"}}, ["id"])
 
 @pytest.mark.parametrize("options", [{}, {"load_method": "append-only"}], ids=["upsert", "append"])
 def test_between_two_batches(lake, monkeypatch, options):
-    load, batches = flow.load_segment, []
+    load, batches = segment_commit.load_segment, []
 
     def load_segment(*given, **named):
         load(*given, **named)
@@ -27,7 +27,7 @@ def test_between_two_batches(lake, monkeypatch, options):
             rows = pa.table({"id": pa.array([number], pa.int64())})
             write_deltalake(lake.root / "s", rows, mode="append")
 
-    monkeypatch.setattr(flow, "load_segment", load_segment)
+    monkeypatch.setattr(queue, "load_segment", load_segment)
     lake.config |= {"batch_size_rows": 1, "stream_options": {"s": options}}
     rows = [line for i in (1, 2) for line in (record("s", {"id": i}), state({"at": i}))]
     with pytest.raises(StateError, match="made anew while the run loaded it"):

@@ -8,8 +8,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from singer_spark.engine.session import isolated
-from target_spark_delta import commit
-from target_spark_delta.table import Table
+from target_spark_delta.table import commit
+from target_spark_delta.table.table import Table
 from tests.support.singer import data, record, schema
 
 

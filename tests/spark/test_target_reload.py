@@ -213,13 +213,13 @@ class TestState:
         reload("s")
         with monkeypatch.context() as killed:
             for name in ("retire_gone", "end_parts"):
-                killed.setattr(f"target_spark_delta.closing.{name}", ended_early)
+                killed.setattr(f"target_spark_delta.commits.closing.{name}", ended_early)
             with pytest.raises(InterruptedError):
                 lake.load(read(BY_ID), *rows(2, 3), second, **config)
         assert bookmarks() == [1]
         # A kill inside of the end: the column that marks rows is added by a commit of its own.
         with monkeypatch.context() as killed:
-            killed.setattr("target_spark_delta.commit.execute", ended_early)
+            killed.setattr("target_spark_delta.table.commit.execute", ended_early)
             with pytest.raises(InterruptedError):
                 lake.load(read(BY_ID), *rows(2, 3), second, **config)
         assert bookmarks() == [1]

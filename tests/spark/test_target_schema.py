@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from singer_spark.errors import SchemaError
-from target_spark_delta import alter
+from target_spark_delta.table import ddl
 from tests.support.singer import data, record, schema, state
 
 ID = {"type": "integer"}
@@ -44,7 +44,7 @@ def test_a_date_becomes_a_timestamp_where_asked(lake):
 def test_a_large_table_is_rewritten_only_where_allowed_and_left_as_it_is_otherwise(
     lake, monkeypatch
 ):
-    monkeypatch.setattr(alter, "_REWRITE_LIMIT_BYTES", 0)
+    monkeypatch.setattr(ddl, "_REWRITE_LIMIT_BYTES", 0)
     lake.load(data("methods/overwrite_first"))
     before = lake.version("orders")
     with pytest.raises(SchemaError, match=r"qty \(bigint to .*set allow_rewrite: true"):

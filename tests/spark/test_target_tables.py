@@ -12,9 +12,10 @@ from deltalake import DeltaTable
 
 from singer_spark.assignment import PIPELINE, RUN_FILE, Assignment
 from singer_spark.errors import RecordError, SettingsError
-from target_spark_delta import fence, target
+from target_spark_delta import target
 from target_spark_delta.methods import staging
-from target_spark_delta.table import Table
+from target_spark_delta.table import races
+from target_spark_delta.table.table import Table
 from tests.support.singer import Loaded, data, record, runs, schema
 
 ID = {"type": "integer"}
@@ -244,7 +245,7 @@ def test_what_killed_runs_have_staged_in_a_catalog_is_dropped(spark, catalog, mo
     left = [one.name for one in spark.catalog.listTables("_singer_spark")]
     assert len(left) == 2
     monkeypatch.setattr(target, "confirm_lock", lambda _: None)
-    monkeypatch.setattr(fence, "confirm_lock", lambda _: None)
+    monkeypatch.setattr(races, "confirm_lock", lambda _: None)
     file = catalog.root / "run"
     file.write_text(Assignment(run_id="", generation=1, cleans=True).to_json())
     monkeypatch.setenv(RUN_FILE, str(file))
@@ -268,7 +269,7 @@ def test_every_method_and_layout_works_in_a_catalog(catalog, caplog):
     }
     first, second = runs("tables/catalog_methods")
     catalog.load(first, **chosen)
-    with caplog.at_level(logging.INFO, logger="target_spark_delta.upkeep"):
+    with caplog.at_level(logging.INFO, logger="target_spark_delta.table.maintenance"):
         catalog.load(second, **chosen)
     values = {name: sorted(one["v"] for one in catalog.rows(name)) for name in methods}
     assert values == {

@@ -21,8 +21,8 @@ from singer_spark.runner.state_store import StateInStore
 from singer_spark.state import create_state_store
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import RunLock, locked
-from singer_spark.state.objects import Expect
 from singer_spark.state.runs import save_run
+from singer_spark.storage.objects import Expect
 from tests.support.web import webhook
 
 PIPELINE = "name: {0}\nsource: {{tap: t}}\ndestination: {{target: x}}\nstate: store\n{1}"

@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from singer_spark.deltalog import table_id, table_metadata, tables_in
-from target_spark_delta.files import files_of
+from target_spark_delta.table.log import files_of
 
 
 @pytest.fixture

@@ -19,11 +19,10 @@ from singer_spark.runner.loading import copied_by, has_maps, loads_of
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state import PipelineState
 from singer_spark.state.change import accept_state, delete_state, replace_state
-from singer_spark.state.fence import confirm_lock
 from singer_spark.state.generation import Generation, read_generation, write_generation
-from singer_spark.state.lock import LostLockError, end_lock, read_lock
-from singer_spark.state.objects import Expect
-from target_spark_delta.fence import overtaken
+from singer_spark.state.holder import LostLockError, confirm_lock, end_lock, read_lock
+from singer_spark.storage.objects import Expect
+from target_spark_delta.table.races import overtaken
 from tests.support.bench import TAP, TARGET
 from tests.support.locks import ago, write_lock
 

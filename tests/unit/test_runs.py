@@ -20,11 +20,11 @@ from singer_spark.runner import PlainDisplay, run_pipeline
 from singer_spark.runner.record import RunRecord
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state import PipelineState, create_state_store
-from singer_spark.state.folder import FolderObjects
-from singer_spark.state.holder import Holder, new_run_id
-from singer_spark.state.lock import BY_HAND, LockedError, locked
-from singer_spark.state.objects import Expect
+from singer_spark.state.holder import Holder, LockedError, new_run_id
+from singer_spark.state.lock import BY_HAND, locked
 from singer_spark.state.runs import list_runs, prune_runs, save_run
+from singer_spark.storage.folder import FolderObjects
+from singer_spark.storage.objects import Expect
 
 TAP = """
 for n in range(3): say(type="RECORD", stream="orders", record={"n": n})

@@ -7,8 +7,12 @@ import os
 import pytest
 
 from singer_spark.errors import ProtocolError
-from target_spark_delta.batch_roots import BatchRoots, spark_url
-from target_spark_delta.manifest import parse_manifest, remove_files
+from target_spark_delta.intake.batch_files import (
+    BatchRoots,
+    parse_manifest,
+    remove_files,
+    spark_url,
+)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from target_spark_delta.loader import Loader
+from target_spark_delta.commits.lanes import Lanes
 from target_spark_delta.target import TargetSparkDelta
 from tests.support.singer import activate, batch, lines, record, schema, stand_in, state
 
@@ -146,7 +146,7 @@ def test_what_is_submitted_after_a_failure_is_not_run():
         raise ValueError("no")
 
     done = []
-    loader = Loader(lambda: None, object, 1)
+    loader = Lanes(lambda: None, object, 1)
     loader.submit("s", 1, fail)
     loader.settle()
     loader.submit("s", 2, lambda _: done.append("s"))

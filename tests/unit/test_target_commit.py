@@ -11,15 +11,15 @@ from pyspark.errors import PySparkException
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import StateError, TransientError
 from singer_spark.report import REPORT_FILE, read_report
-from target_spark_delta import commit, retry
-from target_spark_delta.table import Table
+from target_spark_delta.table import commit, races
+from target_spark_delta.table.table import Table
 
 TABLE = Table.at_path("/lake", "sales", "orders")
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr(retry.time, "sleep", lambda _: None)
+    monkeypatch.setattr(races.time, "sleep", lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_commit_that_loses_a_race_is_repeated(condition):
             raise outcome
         return outcome
 
-    assert retry.with_retry(TABLE, action) == "committed"
+    assert races.with_retry(TABLE, action) == "committed"
 
 
 def test_a_commit_that_always_loses_is_safe_to_run_again():
@@ -48,7 +48,7 @@ def test_a_commit_that_always_loses_is_safe_to_run_again():
         raise PySparkException("[DELTA_CONCURRENT_APPEND] overtaken")
 
     with pytest.raises(TransientError, match="/lake/sales/orders: another writer"):
-        retry.with_retry(TABLE, action)
+        races.with_retry(TABLE, action)
 
 
 def test_another_failure_is_not_repeated():
@@ -59,7 +59,7 @@ def test_another_failure_is_not_repeated():
         raise PySparkException("[SOMETHING_ELSE] broken")
 
     with pytest.raises(PySparkException, match="SOMETHING_ELSE"):
-        retry.with_retry(TABLE, action)
+        races.with_retry(TABLE, action)
     assert len(attempts) == 1
 
 
@@ -130,7 +130,7 @@ def test_who_else_loads_a_table_is_asked_before_each_attempt_to_replace_it(monke
 
 def test_a_table_that_delta_makes_anew_has_lost_its_rows(monkeypatch):
     monkeypatch.setattr(commit, "last_commit", lambda _: 0)
-    monkeypatch.setattr(commit.fence, "_run_of", lambda _: None)
+    monkeypatch.setattr(commit.races, "_run_of", lambda _: None)
     with pytest.raises(StateError, match=r"the table was removed .* --refresh"):
         commit.append(TABLE, _Rows(), 1)
 

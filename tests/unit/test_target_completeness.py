@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 
 from singer_spark.errors import SettingsError
-from target_spark_delta.completeness import warn_of_repetition
-from target_spark_delta.declaration import Declared, destination_of, parts_of
-from target_spark_delta.mapping import mappings_of
-from target_spark_delta.messages import MessageReader
+from target_spark_delta.intake.mapping import mappings_of
+from target_spark_delta.intake.messages import MessageReader
 from target_spark_delta.settings import Settings
+from target_spark_delta.streams.safety import warn_of_repetition
+from target_spark_delta.streams.schema_message import (
+    SchemaMessage,
+    destination_of,
+    read_schema_message,
+)
 from target_spark_delta.target import TargetSparkDelta
 from tests.support.singer import lines, read, schema
 
@@ -21,8 +25,8 @@ def settings(**chosen) -> Settings:
     return TargetSparkDelta(config={"path": "lake", **chosen})._settings
 
 
-def declared(message) -> Declared:
-    return parts_of(MessageReader()._parse(lines([message]).encode(), 1))
+def declared(message) -> SchemaMessage:
+    return read_schema_message(MessageReader()._parse(lines([message]).encode(), 1))
 
 
 def destination(message, *, reloads=False, **chosen):

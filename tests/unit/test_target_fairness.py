@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from target_spark_delta import flow
-from target_spark_delta.loader import Loader
+from target_spark_delta.commits import queue
+from target_spark_delta.commits.lanes import Lanes
 from target_spark_delta.target import TargetSparkDelta
 from tests.support.singer import lines, record, schema, stand_in, state
 
@@ -102,7 +102,7 @@ def test_others_are_committed_while_the_slow_stream_is_busy(commits, tmp_path, c
 
 def test_streams_take_turns_however_much_one_of_them_has_sent():
     order, begin = [], threading.Event()
-    loader = Loader(lambda: None, object, 1)
+    loader = Lanes(lambda: None, object, 1)
     loader.submit("first", 0, lambda _: begin.wait(PATIENCE))
     for number in range(1, 4):
         loader.submit("busy", number, lambda _: order.append("busy"))
@@ -123,7 +123,7 @@ def test_no_more_streams_are_worked_on_at_a_time_than_asked(monkeypatch, tmp_pat
         with lock:
             running.remove(segment.stream)
 
-    monkeypatch.setattr(flow, "load_segment", commit)
+    monkeypatch.setattr(queue, "load_segment", commit)
     monkeypatch.setattr(TargetSparkDelta, "_engine", lambda _: None)
     monkeypatch.setattr(TargetSparkDelta, "_isolate", lambda *_: object())
     names = [f"s{number}" for number in range(12)]

@@ -10,9 +10,9 @@ import logging
 import pytest
 
 from singer_spark.errors import ProtocolError
-from target_spark_delta import closing, flow
-from target_spark_delta.declaration import Declared, destination_of
-from target_spark_delta.spool import Range
+from target_spark_delta.commits import closing, lanes, queue
+from target_spark_delta.intake.segments import Range
+from target_spark_delta.streams.schema_message import SchemaMessage, destination_of
 from target_spark_delta.target import TargetSparkDelta
 from tests.support.singer import activate, batch, lines, read, record, schema, stand_in, state
 
@@ -156,7 +156,7 @@ def test_where_the_end_removes_rows_only_its_commit_carries_the_state(
 ):
     ended = []
     monkeypatch.setattr(closing, job, lambda _, __, commit, *___: ended.append(commit.state))
-    monkeypatch.setattr(flow.Flow, "with_key", lambda _, destination: destination)
+    monkeypatch.setattr(queue.CommitQueue, "with_key", lambda _, destination: destination)
     if is_reload:
         monkeypatch.setattr("singer_spark.assignment.Assignment.reloads", lambda *_: True)
     chosen = {"stream_options": {"s": options}, "on_invalid_record": "quarantine"}
@@ -272,7 +272,7 @@ def test_keys_are_told_apart_while_spooling_only_where_the_column_does_it_alike(
 
 def test_lines_for_a_remote_spark_are_sent_to_a_folder_of_the_run():
     target = TargetSparkDelta(config={"path": "s3://lake", "spark_remote": "sc://host:15002"})
-    declared = Declared(schema=KEYED["schema"], keys=["id"])
+    declared = SchemaMessage(schema=KEYED["schema"], keys=["id"])
     destination = destination_of("s", declared, target._settings)
     spool = "s3a://lake/_singer_spark/spool"
     assert destination.staging("run 1") == f"{spool}/run_1"
@@ -304,7 +304,7 @@ def test_the_engine_starts_when_it_is_known_where_the_files_are(load, monkeypatc
         known.append(set(loader._engine.__self__._urls))
         warm_up(loader)
 
-    known, warm_up = [], flow.Loader.warm_up
-    monkeypatch.setattr(flow.Loader, "warm_up", noted)
+    known, warm_up = [], lanes.Lanes.warm_up
+    monkeypatch.setattr(lanes.Lanes, "warm_up", noted)
     load(KEYED, batch("s", "s3://there/1.jsonl"), state(1))
     assert "s3://there/1.jsonl" in known[0]

@@ -15,14 +15,15 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from singer_spark.datatype import to_ddl
 from singer_spark.errors import SingerSparkError
 from singer_spark.names import quote
-from target_spark_delta import spool, target
+from singer_spark.types import to_ddl
+from target_spark_delta import target
+from target_spark_delta.intake import segments
+from target_spark_delta.rows.values import misfit, typed, wire_type
 from target_spark_delta.target import TargetSparkDelta
-from target_spark_delta.values import misfit, typed, wire_type
 from tests.support.hostile import NAMES, bare_sql
-from tests.unit.test_target_streams import DoneLoader
+from tests.unit.test_target_streams import DoneLanes
 
 BOUNDED = settings(
     max_examples=100,
@@ -32,7 +33,7 @@ BOUNDED = settings(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-MEMBERS = {*spool.MEMBERS, "version", "time_extracted", "record"}
+MEMBERS = {*segments.MEMBERS, "version", "time_extracted", "record"}
 # Data, protocol and settings: what the input may be to blame for.
 EXIT_CODES = {65, 76, 78}
 RESERVED = {"_quarantine", "_singer_spark", "_delta_log"}
@@ -154,8 +155,8 @@ class Run:
     def __init__(self, given_lines, **config):
         self.segments, self.error, self.sinks = [], None, {}
         out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-        remove, loader = spool.Segment.remove, target.Loader
-        spool.Segment.remove, target.Loader = (lambda one: self._keep(one)), DoneLoader
+        remove, loader = segments.Segment.remove, target.Lanes
+        segments.Segment.remove, target.Lanes = (lambda one: self._keep(one)), DoneLanes
         with tempfile.TemporaryDirectory() as folder:
             self.root = Path(folder)
             try:
@@ -167,7 +168,7 @@ class Run:
             except SingerSparkError as error:
                 self.error = error
             finally:
-                spool.Segment.remove, target.Loader = remove, loader
+                segments.Segment.remove, target.Lanes = remove, loader
                 self.files = {path.name for path in self.root.iterdir()}
         out.seek(0)
         self.states = out.read().splitlines()

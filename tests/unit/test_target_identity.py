@@ -16,7 +16,7 @@ from singer_spark.assignment import RUN_FILE, TableIdentity
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import StateError
 from singer_spark.report import read_report
-from target_spark_delta import closing
+from target_spark_delta.commits import closing
 from target_spark_delta.target import TargetSparkDelta
 from tests.support.lake import USERS, AskedSparkError
 from tests.support.singer import lines, record, stand_in, state

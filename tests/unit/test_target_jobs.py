@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as T
 
-from target_spark_delta.jobs import facts_in_files, read_footer
-from target_spark_delta.spool import Range
+from target_spark_delta.intake.segments import Range
+from target_spark_delta.rows.spark_jobs import facts_in_files, read_footer
 
 LONG = T.StructType([T.StructField("id", T.LongType()), T.StructField("name", T.StringType())])
 

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.assignment import Assignment, Attempt
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import StateError, TransientError
 from singer_spark.report import REPORT_FILE, read_report
-from target_spark_delta import identity, left
-from target_spark_delta.table import Table
+from target_spark_delta.table import earlier_rows, identity
+from target_spark_delta.table.table import Table
 from tests.support.lake import USERS, AskedSparkError
 from tests.support.singer import record, schema, stand_in
 
@@ -46,14 +46,14 @@ class TestRowsThatTheRunnerCouldNotSee:
         def check(*commits, others=(), **changes):
             table, *tables = [Table.at_path("/lake", f"users{n or ''}") for n in range(3)]
             known = dict(zip(tables, others, strict=False)) | {table: commits}
-            monkeypatch.setattr(left, "history_of", lambda one, *_: history(known[one]))
+            monkeypatch.setattr(earlier_rows, "history_of", lambda one, *_: history(known[one]))
             run = replace(self.RUN, **changes)
-            assert left.check_left(table, run, "users", None, tables[: len(others)])
+            assert earlier_rows.check_left(table, run, "users", None, tables[: len(others)])
 
         return check
 
     def left(self, written="2", text='{"files": 9007199254740995.1}', **said):
-        said = {**self.SAID, "state": digits.loads(text), **said}
+        said = {**self.SAID, "state": exact_json.loads(text), **said}
         return "WRITE", said, {"numOutputRows": written}
 
     def test_the_way_on_is_named_and_how_far_they_go_is_reported(self, check, tmp_path):
@@ -128,7 +128,7 @@ class TestAPausedRun:
             loads = {"load_segment": lambda *_, **__: loaded.append(1)}
             stand_in(monkeypatch, claim_table=claim, **loads)
             told |= {"failed": {run_id: Attempt() for run_id in failed}, "read": {"users": 2}}
-            told = {"begins": {"users": digits.canonical(self.BEGUN)}, **told}
+            told = {"begins": {"users": exact_json.canonical(self.BEGUN)}, **told}
             lake.run(message, record("users", {"id": 1}), known={}, claims=True, **told)
             return loaded
 
@@ -205,8 +205,8 @@ class TestAStartWithoutABookmark:
         lake.run(message, known={}, begins={}, place=str(lake.root / "other"))
         run = Assignment(run_id="run-1", pipeline="shop", begins={})
         history = identity.history_in_files(lake.path)
-        assert not left._has_rows_of(history, run, by_name=True)
-        assert left._has_rows_of(history, replace(run, run_id="run-2"), by_name=False)
+        assert not earlier_rows._has_rows_of(history, run, by_name=True)
+        assert earlier_rows._has_rows_of(history, replace(run, run_id="run-2"), by_name=False)
 
     @pytest.mark.parametrize("is_empty", [True, False])
     def test_a_table_without_rows_is_welcome(self, lake, is_empty):
@@ -217,7 +217,7 @@ class TestAStartWithoutABookmark:
         run = Assignment(run_id="run-2", pipeline="shop", begins={})
         table = Table.at_path(str(lake.root), None, "users")
         if is_empty:
-            assert left.check_start(table, run, "users", Spark(), by_name=False)
+            assert earlier_rows.check_start(table, run, "users", Spark(), by_name=False)
             return
         with pytest.raises(StateError, match=r"remove the table, or .* state recover shop$"):
-            left.check_start(table, run, "users", Spark(), by_name=False)
+            earlier_rows.check_start(table, run, "users", Spark(), by_name=False)

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from singer_spark.errors import SettingsError
-from target_spark_delta.mapping import mappings_of
+from target_spark_delta.intake.mapping import mappings_of
+from target_spark_delta.intake.validation import InvalidRecordError
 from target_spark_delta.target import TargetSparkDelta
-from target_spark_delta.validation import InvalidRecordError
 from tests.support.singer import lines, schema
 
 PROPERTIES = {"id": {"type": "integer"}, "f": {"type": "number"}}

@@ -9,14 +9,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
 from singer_spark.errors import StateError, TransientError
-from target_spark_delta import commit, finish, load
-from target_spark_delta.commit import Commit, Counts
-from target_spark_delta.declaration import Declared, destination_of
-from target_spark_delta.methods import Progress, merge
-from target_spark_delta.methods.batch import Staged
+from target_spark_delta.commits import completion, segment_commit
+from target_spark_delta.intake.segments import Range, Segment
+from target_spark_delta.methods import merge
+from target_spark_delta.methods.batch import Progress, Staged, Work
 from target_spark_delta.methods.merge import Changes
-from target_spark_delta.spool import Range, Segment
-from target_spark_delta.table import Table
+from target_spark_delta.streams.schema_message import SchemaMessage, destination_of
+from target_spark_delta.table import commit
+from target_spark_delta.table.commit import Commit, Counts
+from target_spark_delta.table.table import Table
 from target_spark_delta.target import TargetSparkDelta
 from tests.support.singer import schema
 
@@ -29,8 +30,8 @@ def _work(**options):
     settings = TargetSparkDelta(
         config={"path": "/lake", "stream_options": {"s": options}}
     )._settings
-    declared = Declared(schema=schema("s", ID)["schema"], keys=["id"])
-    return load.Work(destination_of("s", declared, settings), Progress())
+    declared = SchemaMessage(schema=schema("s", ID)["schema"], keys=["id"])
+    return Work(destination_of("s", declared, settings), Progress())
 
 
 @pytest.fixture
@@ -38,23 +39,23 @@ def found(monkeypatch):
     """Let tables be there or not, one look after the other."""
     looks = []
     monkeypatch.setattr(Table, "schema", lambda *_: looks.pop(0) if len(looks) > 1 else looks[0])
-    monkeypatch.setattr(load.fence, "must_claim", lambda _: False)
+    monkeypatch.setattr(segment_commit.races, "must_claim", lambda _: False)
     return looks
 
 
 def test_a_table_that_is_removed_between_two_batches_is_not_made_anew(found):
     work = _work()
     found[:] = [None, TABLE, None]
-    assert load.first_look(None, work) is None, "not made yet"
-    assert load.first_look(None, work) == TABLE
+    assert segment_commit.first_look(None, work) is None, "not made yet"
+    assert segment_commit.first_look(None, work) == TABLE
     with pytest.raises(
         StateError, match=r"removed or made anew while the run.*PIPELINE --refresh s$"
     ):
-        load.first_look(None, work)
+        segment_commit.first_look(None, work)
     whole = _work(load_method="overwrite")
     found[:] = [TABLE, None]
-    assert load.first_look(None, whole) == TABLE
-    assert load.first_look(None, whole) is None, "all of its rows are to come"
+    assert segment_commit.first_look(None, whole) == TABLE
+    assert segment_commit.first_look(None, whole) is None, "all of its rows are to come"
 
 
 @pytest.mark.parametrize(
@@ -65,28 +66,28 @@ def test_a_table_that_others_make_anew_between_two_batches_ends_the_run(
     monkeypatch, said, newest, is_same
 ):
     info = SimpleNamespace(metadata={"run_id": said}) if said else None
-    monkeypatch.setattr(load, "read_commit", lambda *_: info)
-    monkeypatch.setattr(load, "newest_version", lambda *_: newest)
+    monkeypatch.setattr(segment_commit, "read_commit", lambda *_: info)
+    monkeypatch.setattr(segment_commit, "newest_version", lambda *_: newest)
     work = _work()
-    load.see_same_table(None, work, "1")
+    segment_commit.see_same_table(None, work, "1")
     work.progress.versions = {3, 7}
     if is_same:
-        load.see_same_table(None, work, "1")
+        segment_commit.see_same_table(None, work, "1")
         return
     with pytest.raises(StateError, match=r"made anew while the run"):
-        load.see_same_table(None, work, "1")
+        segment_commit.see_same_table(None, work, "1")
 
 
 def test_only_a_table_that_is_there_is_claimed(found, monkeypatch):
     work, noted, reported = _work(), [], []
-    monkeypatch.setattr(load.fence, "must_claim", lambda _: True)
-    monkeypatch.setattr(load, "note", lambda *_: noted.append(1))
-    monkeypatch.setattr(load, "report", lambda *what: reported.append(what))
+    monkeypatch.setattr(segment_commit.races, "must_claim", lambda _: True)
+    monkeypatch.setattr(segment_commit, "note", lambda *_: noted.append(1))
+    monkeypatch.setattr(segment_commit, "report", lambda *what: reported.append(what))
     found[:] = [None, TABLE]
-    load.first_look(None, work)
+    segment_commit.first_look(None, work)
     assert (noted, reported) == ([], [])
     for _ in range(2):
-        assert load.first_look(None, work) == TABLE
+        assert segment_commit.first_look(None, work) == TABLE
     assert (noted, reported) == ([1], [("claimed", "s")])
 
 
@@ -94,24 +95,24 @@ def test_the_columns_of_every_schema_of_a_run_are_written():
     columns = [T.StructField(name, T.LongType()) for name in ("id", "Old", "new", "other")]
     batch = SimpleNamespace(columns=["id", "new", "without_rows"])
     staged = [Staged(Table("t"), TABLE, ("id", "old"))]
-    assert finish._all_columns(batch, staged, T.StructType(columns)) == ["id", "Old", "new"]
+    assert completion._all_columns(batch, staged, T.StructType(columns)) == ["id", "Old", "new"]
 
 
 @pytest.mark.parametrize("changed", [Counts(), Counts(deleted=1)])
 def test_a_state_that_no_commit_carries_gets_one(found, monkeypatch, changed):
     notes = []
-    monkeypatch.setattr(finish, "note", lambda *_: notes.append(1))
-    monkeypatch.setattr(finish, "describe_commits", lambda *_: None)
-    monkeypatch.setattr(finish.fence, "confirm", lambda _: None)
-    monkeypatch.setattr(finish, "_retire_older", lambda *_: changed)
+    monkeypatch.setattr(completion, "note", lambda *_: notes.append(1))
+    monkeypatch.setattr(completion, "describe_commits", lambda *_: None)
+    monkeypatch.setattr(completion.races, "confirm", lambda _: None)
+    monkeypatch.setattr(completion, "_retire_older", lambda *_: changed)
     found[:] = [TABLE]
     work = _work()
-    finish.activate_version(None, work, 2, COMMIT)
+    completion.activate_version(None, work, 2, COMMIT)
     assert not notes, "nothing has changed, or the activation carries it"
     work.progress.has_changed, work.progress.carried = True, {"at": 1}
-    finish.activate_version(None, work, 2, COMMIT)
+    completion.activate_version(None, work, 2, COMMIT)
     assert notes == ([] if changed else [1])
-    finish.activate_version(None, work, 2, COMMIT)
+    completion.activate_version(None, work, 2, COMMIT)
     assert notes == ([] if changed else [1]), "once"
 
 
@@ -120,14 +121,14 @@ def test_the_end_of_replaced_parts_leaves_the_last_state_in_the_table(
     found, monkeypatch, made_table
 ):
     notes = []
-    monkeypatch.setattr(finish, "note", lambda *_: notes.append(1))
-    monkeypatch.setattr(finish, "describe_commits", lambda *_: None)
+    monkeypatch.setattr(completion, "note", lambda *_: notes.append(1))
+    monkeypatch.setattr(completion, "describe_commits", lambda *_: None)
     found[:] = [TABLE]
     for carried, expected in ((None, [1]), (COMMIT.state, [1])):
         work = _work(load_method="partition-overwrite", partition_by=["id"])
         work.progress.has_changed, work.progress.carried = True, carried
         work.progress.made_table = made_table
-        finish.end_parts(None, work, COMMIT)
+        completion.end_parts(None, work, COMMIT)
         assert notes == expected
 
 
@@ -142,7 +143,7 @@ def test_a_commit_of_rows_that_were_cut_meanwhile_is_taken_back(
     segment = Segment("s", tmp_path / "cut", rows=1, size=9)
     for _ in range(2):
         with pytest.raises(TransientError, match="0 of 9 bytes are left"):
-            load._check_size(None, _work(), segment, counts, COMMIT)
+            segment_commit._check_size(None, _work(), segment, counts, COMMIT)
         own["run_id"] = "another"
     assert taken == ([7] if is_taken else [])
 

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from singer_spark.errors import DataError, ProtocolError
-from target_spark_delta import messages
-from target_spark_delta.messages import MessageReader
+from target_spark_delta.intake import messages
+from target_spark_delta.intake.messages import MessageReader
 
 
 def read(source, reader=None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from target_spark_delta.options import StreamSettings
+from target_spark_delta.stream_options import StreamSettings
 
 
 @pytest.mark.parametrize(

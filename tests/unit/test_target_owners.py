@@ -7,8 +7,8 @@ import json
 import pytest
 
 from singer_spark.errors import DataError
-from target_spark_delta.methods import owners
-from target_spark_delta.table import Table
+from target_spark_delta.table import earlier_rows
+from target_spark_delta.table.table import Table
 
 TABLE = Table.at_path("/lake", "events")
 OURS, OTHERS = {"pipeline": "shop", "run_id": "1"}, {"pipeline": "crm", "run_id": "1"}
@@ -29,8 +29,8 @@ def check(monkeypatch):
             for number, one in enumerate(said)
         ]
         answers = {"": commits, "limit 10": commits[:10]}
-        monkeypatch.setattr(owners, "_commits", lambda _spark, _table, limit: answers[limit])
-        owners.check_owner(None, TABLE, "shop")
+        monkeypatch.setattr(earlier_rows, "_commits", lambda _spark, _table, limit: answers[limit])
+        earlier_rows.check_owner(None, TABLE, "shop")
 
     return check
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from singer_spark.errors import TransientError
-from target_spark_delta.batch_lines import line_maker
-from target_spark_delta.checkpoint import Checkpoints, is_syncing, state_of
-from target_spark_delta.manifest import Manifest, Rules
-from target_spark_delta.spool import Range, Segment, carried_member
+from target_spark_delta.commits.states import States, is_syncing, state_of
+from target_spark_delta.intake.batch_files import Manifest, Rules
+from target_spark_delta.intake.segments import Range, Segment, carried_member
+from target_spark_delta.rows.batch_lines import line_maker
 
 
 def read(segment):
@@ -55,14 +55,14 @@ def test_a_segment_that_ends_at_a_state_leaves_no_rest(tmp_path):
 
 
 def test_a_state_with_nothing_before_it_is_true_at_once():
-    checkpoints = Checkpoints()
+    checkpoints = States()
     checkpoints.hold(b"{}")
     assert checkpoints.release() == b"{}"
     assert checkpoints.release() is None
 
 
 def test_a_state_waits_for_every_stream():
-    checkpoints = Checkpoints()
+    checkpoints = States()
     checkpoints.begin(1)
     checkpoints.begin(2)
     checkpoints.hold(b"A")
@@ -77,7 +77,7 @@ def test_a_state_waits_for_every_stream():
 
 
 def test_states_that_become_true_together_cost_one_place():
-    checkpoints = Checkpoints()
+    checkpoints = States()
     checkpoints.begin(1)
     for number in range(100_000):
         checkpoints.hold(b"%d" % number)
@@ -93,7 +93,7 @@ events = st.lists(
 
 @given(events)
 def test_no_state_is_released_before_all_that_came_before_it_is_committed(happened):
-    checkpoints, begun, committed, held = Checkpoints(), [], set(), {}
+    checkpoints, begun, committed, held = States(), [], set(), {}
     last = -1
     for step, (what, which) in enumerate(happened):
         if what == "begin":
@@ -188,7 +188,7 @@ def test_what_follows_a_record_in_a_batch_file_never_becomes_a_member(full):
         full=full,
         partial=False,
     )
-    make = line_maker(Manifest(files=("f",), format="jsonl", line=3, rules=rules))
+    make = line_maker(Manifest(files=("f",), format="jsonl", line=3, rules=rules), quotes=True)
     texts = [b'{"id":1}', b'5,"!":null', b'{"id":%b},"!":null' % (b"9" * 5000), b'{"id":1},"#":-1']
     rows = [(number, "f", text, None) for number, text in enumerate(texts)]
     (made,) = make(iter([tuple(map(pa.array, zip(*rows, strict=True)))]))

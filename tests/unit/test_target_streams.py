@@ -8,12 +8,14 @@ import tracemalloc
 
 import pytest
 
-from target_spark_delta import budget, spool, target
+from target_spark_delta import target
+from target_spark_delta.commits import budget
+from target_spark_delta.intake import segments
 from target_spark_delta.target import TargetSparkDelta
 from tests.support.singer import lines, record, schema, state
 
 
-class DoneLoader:
+class DoneLanes:
     """Commits nothing, and says at once that it has; notes what it was given."""
 
     def __init__(self, *_):
@@ -39,7 +41,7 @@ class DoneLoader:
 
 @pytest.fixture
 def load(monkeypatch, tmp_path):
-    monkeypatch.setattr(target, "Loader", DoneLoader)
+    monkeypatch.setattr(target, "Lanes", DoneLanes)
 
     def load(source, **config):
         plugin = TargetSparkDelta(config={"path": str(tmp_path / "lake"), **config})
@@ -58,26 +60,26 @@ def interleaved(streams, records, **more):
 
 
 def test_only_so_many_files_are_open_and_no_line_is_lost(load, monkeypatch, tmp_path):
-    monkeypatch.setattr(spool, "_MOST_OPEN_FILES", 5)
-    monkeypatch.setattr(spool, "_open_files", type(spool._open_files)())
+    monkeypatch.setattr(segments, "_MOST_OPEN_FILES", 5)
+    monkeypatch.setattr(segments, "_open_files", type(segments._open_files)())
     kept = {}
 
     def keep(segment):
-        assert len(spool._open_files) <= 5
+        assert len(segments._open_files) <= 5
         texts = segment.path.read_text().splitlines()
         kept[segment.stream] = [json.loads(text)["record"]["id"] for text in texts if text]
 
-    monkeypatch.setattr(spool.Segment, "remove", keep)
+    monkeypatch.setattr(segments.Segment, "remove", keep)
     load(interleaved(20, 200))
     assert kept == {f"s{n}": list(range(n, 200, 20)) for n in range(20)}
-    assert not spool._open_files
+    assert not segments._open_files
 
 
 def test_members_of_a_message_never_become_members_of_its_line(load, monkeypatch):
     """They would hide the record, or change its place."""
     kept = []
     monkeypatch.setattr(
-        spool.Segment, "remove", lambda segment: kept.append(segment.path.read_text())
+        segments.Segment, "remove", lambda segment: kept.append(segment.path.read_text())
     )
     text = '"!":"x","record":{"id":1},"#":-1,"\\u0021":"y","~":[],"version":2'
     load([*interleaved(1, 0), f'{{"type":"RECORD","stream":"s0",{text}}}\n'])
@@ -97,7 +99,7 @@ def test_keys_are_noted_only_while_they_are_few(load, monkeypatch):
     noted = []
     monkeypatch.setattr(budget, "_MOST_KEYS", 1500)
     monkeypatch.setattr(
-        spool.Segment, "remove", lambda segment: noted.append(segment.facts is not None)
+        segments.Segment, "remove", lambda segment: noted.append(segment.facts is not None)
     )
     load(interleaved(4, 6000))
     assert noted.count(False) >= 2

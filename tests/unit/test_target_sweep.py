@@ -21,7 +21,7 @@ LEFT = ("_singer_spark/staging/shop/users_0/a", "_singer_spark/spool/shop/run_1/
 KEPT = ("_singer_spark/staging/other/users_0/a", "_singer_spark/spool/run_1/b", "users/c")
 SPOOLS = """
 import sys, time
-from target_spark_delta.spool import make_folder
+from target_spark_delta.intake.segments import make_folder
 folder = make_folder(sys.argv[1], prefix="target-spark-delta-")
 (folder / "1.jsonl").write_text("rows")
 print(folder, flush=True)

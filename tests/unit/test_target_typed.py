@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import types as T
 
-from target_spark_delta.values import typed
+from target_spark_delta.rows.values import typed
 
 TEXT, NUMBER = T.StringType(), T.LongType()
 

@@ -7,8 +7,8 @@ import json
 import msgspec
 import pytest
 
-from target_spark_delta.manifest import has_only_types
-from target_spark_delta.validation import InvalidRecordError, MissingKeyError, Validator
+from target_spark_delta.intake.json_schema import has_only_types
+from target_spark_delta.intake.validation import InvalidRecordError, MissingKeyError, Validator
 
 SCHEMA = {
     "type": "object",

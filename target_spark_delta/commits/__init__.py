@@ -1,0 +1,1 @@
+"""Segments into commits, in the background, and which STATE they make true."""

@@ -1,0 +1,1 @@
+"""A segment or a BATCH file as typed columns."""

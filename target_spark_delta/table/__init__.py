@@ -1,0 +1,1 @@
+"""One Delta table: made, changed, committed to, known again."""
