@@ -15,6 +15,11 @@ from uuid import uuid4
 
 from typing_extensions import Self, override
 
+# Of what is read, so that whatever walks it by recursion comes back. Documents hold states.
+MOST_LEVELS, STATE_LEVELS = 200, 100
+# A text that does not end is one too: its rest must not be looked at again and again.
+_MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
+
 
 class Float(float):
     """A number that remembers its spelling."""
@@ -38,13 +43,29 @@ class Float(float):
         return type(self), (self.text,)
 
 
-def loads(text: str | bytes) -> Any:
+def loads(text: str | bytes, *, most: int = MOST_LEVELS) -> Any:
     """Read JSON; NaN and the infinities are none.
 
     Raises:
-        ValueError: It is no JSON.
+        ValueError: It is no JSON, or nested too deeply.
     """
+    if is_too_deep(text, most):
+        raise ValueError(f"it is nested deeper than {most} levels")
     return json.loads(text, parse_float=Float, parse_int=_whole, parse_constant=_refuse)
+
+
+def is_too_deep(text: str | bytes, most: int) -> bool:
+    """Say whether a JSON text has more levels than so many."""
+    plain = text if isinstance(text, str) else text.decode("latin-1")
+    if plain.count("[") + plain.count("{") <= most:
+        return False
+    level = 0
+    for mark in _MARKS.finditer(plain):
+        sign = mark[0][0]
+        level += (sign in "[{") - (sign in "]}")
+        if level > most:
+            return True
+    return False
 
 
 def dumps(

@@ -79,6 +79,8 @@ def read_json_object(
         ) from error
     except ValueError as error:
         raise SettingsError(f"{what} file {name} is not JSON; check it with a JSON tool") from error
+    except RecursionError as error:
+        raise SettingsError(f"{what} file {name} is nested too deeply to be read") from error
     if not isinstance(value, dict):
         raise SettingsError(f"{what} file {name} must hold a JSON object")
     return value

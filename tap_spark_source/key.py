@@ -11,7 +11,7 @@ import binascii
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation, Overflow
 from typing import Any
 
 from tap_spark_source.table import Column
@@ -149,7 +149,10 @@ def _is_base64(value: str) -> bool:
 
 def number_below(column: Column, value: Any, lookback: float, *, rounds_up: bool = False) -> str:
     """Return a number less the lookback, as a text that the column's type can hold."""
-    below = _EXACT.subtract(Decimal(str(value)), Decimal(str(lookback)))
+    try:
+        below = _EXACT.subtract(Decimal(str(value)), Decimal(str(lookback)))
+    except Overflow as error:
+        raise ValueError("has more digits than any column") from error
     scale = re.search(r"(\d+),(\d+)\)", column.datatype)
     if column.is_integer or scale:
         digits, places = map(int, scale.groups()) if scale else (0, 0)

@@ -194,8 +194,12 @@ class TapSparkSource(SparkPlugin, Tap):
         return command
 
 
+def _parse_state(text: str) -> Any:
+    return digits.loads(text, most=digits.STATE_LEVELS)
+
+
 def _read_state(name: str) -> dict[str, Any]:
     try:
-        return read_json_object(name, "state", parse=digits.loads)
+        return read_json_object(name, "state", parse=_parse_state)
     except SettingsError as error:
         raise StateError(error.message) from error

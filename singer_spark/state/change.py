@@ -25,8 +25,8 @@ def _silent(_text: str) -> None:
 def parse_state(text: str | bytes, where: str) -> dict[str, Any]:
     """Read a Singer state, which is a JSON object; `where` names it in the error."""
     try:
-        value = digits.loads(text)
-    except (ValueError, RecursionError):
+        value = digits.loads(text, most=digits.STATE_LEVELS)
+    except ValueError:
         value = None
     if not isinstance(value, dict):
         raise StateError(

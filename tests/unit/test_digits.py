@@ -32,3 +32,20 @@ def test_what_is_no_json_is_refused(text):
 def test_infinities_are_not_written():
     with pytest.raises(ValueError):
         digits.dumps({"a": float("inf")})
+
+
+@pytest.mark.parametrize("start", ["[", '{"a":'])
+def test_what_is_nested_too_deeply_is_no_json(start):
+    """It would end whoever walks it by recursion, in the middle of a run."""
+    end = {"[": "]"}.get(start, "}")
+    for levels in (201, 2_000, 200_000):
+        with pytest.raises(ValueError, match="nested deeper than 200 levels"):
+            digits.loads(start * levels + "1" + end * levels)
+    text = start * 200 + "1" + end * 200
+    assert digits.canonical(digits.loads(text)).replace(" ", "") == text
+
+
+def test_signs_in_texts_are_no_levels_and_a_text_without_end_takes_no_time():
+    assert digits.loads('["' + "[{" * 500 + '\\""]') == ["[{" * 500 + '"']
+    with pytest.raises(ValueError):
+        digits.loads("[" * 201 + '"' + '\\"' * 500_000)

@@ -256,6 +256,10 @@ STREAMS = {
         [message(type="STATE")],
         "76 line 1: a STATE needs a value; look at the tap",
     ),
+    "a STATE that is nested deeply": (
+        [f'{{"type":"STATE","value":{"[" * 101}{"]" * 101}}}\n'],
+        "65 line 1: a STATE is nested deeper than 100 levels; flatten it in the tap",
+    ),
     "an activation without a version": (
         [GOOD, message(type="ACTIVATE_VERSION", stream="s")],
         "76 line 2: an ACTIVATE_VERSION needs a version; look at the tap",
