@@ -17,6 +17,9 @@ from typing_extensions import Self, override
 
 # Of what is read, so that whatever walks it by recursion comes back. Documents hold states.
 MOST_LEVELS, STATE_LEVELS = 200, 100
+# Of a whole number; the time that more take grows with their square.
+_MOST_DIGITS = 4300
+_LONG = re.compile(r"[0-9]{100,}")
 # A text that does not end is one too: its rest must not be looked at again and again.
 _MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 
@@ -47,16 +50,32 @@ def loads(text: str | bytes, *, most: int = MOST_LEVELS) -> Any:
     """Read JSON; NaN and the infinities are none.
 
     Raises:
-        ValueError: It is no JSON, or nested too deeply.
+        ValueError: It is no JSON, nested too deeply, or has a number that is too long.
     """
-    if is_too_deep(text, most):
+    if _is_too_deep(text, most):
         raise ValueError(f"it is nested deeper than {most} levels")
     return json.loads(text, parse_float=Float, parse_int=_whole, parse_constant=_refuse)
 
 
-def is_too_deep(text: str | bytes, most: int) -> bool:
-    """Say whether a JSON text has more levels than so many."""
-    plain = text if isinstance(text, str) else text.decode("latin-1")
+def check_state(text: str | bytes) -> None:
+    """Look whether the JSON of a state can be read and written later.
+
+    Raises:
+        ValueError: It is nested too deeply, or has a number that is too long.
+    """
+    plain = _characters(text)
+    if any(len(one[0]) > _MOST_DIGITS for one in _LONG.finditer(plain)):
+        loads(text, most=STATE_LEVELS)
+    elif _is_too_deep(plain, STATE_LEVELS):
+        raise ValueError(f"it is nested deeper than {STATE_LEVELS} levels")
+
+
+def _characters(text: str | bytes) -> str:
+    return text if isinstance(text, str) else text.decode("latin-1")
+
+
+def _is_too_deep(text: str | bytes, most: int) -> bool:
+    plain = _characters(text)
     if plain.count("[") + plain.count("{") <= most:
         return False
     level = 0
@@ -117,6 +136,8 @@ def _marked(value: Any, mark: str) -> Any:
 
 
 def _whole(text: str) -> float:
+    if len(text.lstrip("-")) > _MOST_DIGITS:
+        raise ValueError(f"a whole number has more than {_MOST_DIGITS} digits")
     return Float(text) if text == "-0" else int(text)
 
 

@@ -254,11 +254,12 @@ class TargetSparkDelta(SparkPlugin, Target):
         if not message.value:
             raise ProtocolError(f"line {message.number}: a STATE needs a value; look at the tap")
         state = bytes(message.value)
-        if digits.is_too_deep(state, digits.STATE_LEVELS):
+        try:
+            digits.check_state(state)
+        except ValueError as error:
             raise DataError(
-                f"line {message.number}: a STATE is nested deeper than {digits.STATE_LEVELS} "
-                "levels; flatten it in the tap"
-            )
+                f"line {message.number}: a STATE cannot be kept, because {error}; look at the tap"
+            ) from error
         for sink in self._sinks.values():
             if sink.segment:
                 sink.segment.mark(state)

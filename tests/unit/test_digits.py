@@ -49,3 +49,10 @@ def test_signs_in_texts_are_no_levels_and_a_text_without_end_takes_no_time():
     assert digits.loads('["' + "[{" * 500 + '\\""]') == ["[{" * 500 + '"']
     with pytest.raises(ValueError):
         digits.loads("[" * 201 + '"' + '\\"' * 500_000)
+
+
+def test_a_state_may_have_long_texts_of_digits():
+    digits.check_state(f'{{"a": "{"9" * 5000}", "b": {"9" * 4300}, "c": "{"[" * 500}"}}')
+    digits.check_state(b'{"a": "' + b"9" * 5000 + b'"}')
+    with pytest.raises(ValueError, match="more than 4300 digits"):
+        digits.check_state(f'{{"a": {"9" * 4301}}}')
