@@ -42,7 +42,12 @@ class SparkPlugin(PluginBase):
         self.append_builtin_config(schema)
         validator = JSONSchemaValidator(schema)
         problems = [_explain(error) for error in validator.iter_errors(self._config)]
-        problems += self.settings_problems(self._config)
+        try:
+            problems += self.settings_problems(self._config)
+        except (AttributeError, TypeError, ValueError):
+            # Of values of other kinds there is no more to say.
+            if not problems:
+                raise
         if problems and raise_errors:
             raise SettingsError(problems)
         for name in sorted(self._config.keys() - schema["properties"].keys()):
@@ -80,7 +85,9 @@ def read_json_object(
     except ValueError as error:
         raise SettingsError(f"{what} file {name} is not JSON; check it with a JSON tool") from error
     except RecursionError as error:
-        raise SettingsError(f"{what} file {name} is nested too deeply to be read") from error
+        raise SettingsError(
+            f"{what} file {name} is nested too deeply to be read; give one of fewer levels"
+        ) from error
     if not isinstance(value, dict):
         raise SettingsError(f"{what} file {name} must hold a JSON object")
     return value

@@ -40,7 +40,7 @@ def read_catalog(document: Mapping[str, Any]) -> Catalog:
     try:
         for entry in document["streams"]:
             catalog.add_stream(_entry(entry))
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SettingsError(
             f"the catalog is no Singer catalog ({type(error).__name__} {error}); write it anew "
             "with --discover"
@@ -50,6 +50,8 @@ def read_catalog(document: Mapping[str, Any]) -> Catalog:
 
 def _entry(document: Mapping[str, Any]) -> CatalogEntry:
     entry = CatalogEntry.from_dict(dict(document))
+    if not isinstance(document["schema"], Mapping):
+        raise TypeError("a schema is no object")
     entry.stream = entry.tap_stream_id
     mapping = MetadataMapping()
     for item in document.get("metadata") or ():

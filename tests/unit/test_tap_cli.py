@@ -83,7 +83,9 @@ def test_a_file_that_is_nested_too_deeply_exits_with_78(config, tmp_path, option
     file.write_text('{"a":' * 200_000 + "1" + "}" * 200_000)
     done = tap("--config", config, option, str(file))
     assert done.exit_code == 78
-    assert done.stderr.splitlines()[-1].endswith("deep.json is nested too deeply to be read")
+    assert done.stderr.splitlines()[-1].endswith(
+        "deep.json is nested too deeply to be read; give one of fewer levels"
+    )
 
 
 def test_a_given_state_comes_back_digit_by_digit(config, tmp_path):
