@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from singer_sdk.singerlib import Catalog, CatalogEntry, Metadata, MetadataMapping, StreamMetadata
+from singer_sdk.singerlib import (
+    Catalog,
+    CatalogEntry,
+    Metadata,
+    MetadataMapping,
+    StreamMetadata,
+)
 
 from singer_spark.errors import SettingsError
 from tap_spark_source.table import Column, Table
@@ -50,6 +56,7 @@ def read_catalog(document: Mapping[str, Any]) -> Catalog:
 
 def _entry(document: Mapping[str, Any]) -> CatalogEntry:
     entry = CatalogEntry.from_dict(dict(document))
+    _check_kinds(entry)
     if not isinstance(document["schema"], Mapping):
         raise TypeError("a schema is no object")
     entry.stream = entry.tap_stream_id
@@ -62,8 +69,25 @@ def _entry(document: Mapping[str, Any]) -> CatalogEntry:
     # Not `mapping.root`, which would add an entry, and that would mean: not selected.
     root = mapping.get(())
     if isinstance(root, TableMetadata) and root.table_key_properties:
+        if not _are_names(root.table_key_properties):
+            raise TypeError("table-key-properties are no list of names")
         entry.key_properties = root.table_key_properties
     return entry
+
+
+def _check_kinds(entry: CatalogEntry) -> None:
+    """Refuse members of other kinds, which the SDK takes as they are."""
+    given, optional = entry.tap_stream_id, (entry.table, entry.replication_method)
+    if not all(isinstance(one, str) for one in (given, *filter(None, optional))):
+        raise TypeError("a name or a method is no text")
+    if not _are_names(entry.key_properties):
+        raise TypeError("key_properties are no list of names")
+
+
+def _are_names(value: object) -> bool:
+    return value is None or (
+        isinstance(value, list) and all(isinstance(name, str) for name in value)
+    )
 
 
 def root_metadata(entry: CatalogEntry) -> TableMetadata:

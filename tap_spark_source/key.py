@@ -7,7 +7,6 @@ Whether one mark is above another is for the source to say, whose order may be i
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -143,7 +142,7 @@ def _is_number(value: Any) -> bool:
 def _is_base64(value: str) -> bool:
     try:
         return bool(base64.b64decode(value, validate=True)) or not value
-    except binascii.Error:
+    except ValueError:  # letters that base64 lacks, or too few of them
         return False
 
 

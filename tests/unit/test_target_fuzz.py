@@ -30,7 +30,7 @@ from target_spark_delta.values import misfit, typed, wire_type
 from tests.support.hostile import NAMES, bare_sql
 from tests.unit.test_target_streams import DoneLoader
 
-SIZES = pytest.mark.parametrize("examples", [80, pytest.param(2500, marks=pytest.mark.slow)])
+SIZES = pytest.mark.parametrize("examples", [80, pytest.param(1000, marks=pytest.mark.slow)])
 BOUNDED = settings(
     # To shrink what fails takes minutes; what is printed repeats it.
     phases=[Phase.explicit, Phase.generate],
