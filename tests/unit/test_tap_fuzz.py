@@ -30,7 +30,7 @@ from tests.unit.test_target_fuzz import SIZES, leaves, names, schemas, values
 
 BOUNDED = settings(
     phases=[Phase.explicit, Phase.generate],
-    deadline=timedelta(seconds=10),
+    deadline=timedelta(seconds=30),
     print_blob=True,
     suppress_health_check=list(HealthCheck),
 )

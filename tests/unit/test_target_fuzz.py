@@ -34,7 +34,7 @@ SIZES = pytest.mark.parametrize("examples", [80, pytest.param(1000, marks=pytest
 BOUNDED = settings(
     # To shrink what fails takes minutes; what is printed repeats it.
     phases=[Phase.explicit, Phase.generate],
-    deadline=timedelta(seconds=10),
+    deadline=timedelta(seconds=30),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
