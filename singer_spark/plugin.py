@@ -40,6 +40,7 @@ class SparkPlugin(PluginBase):
         self._config = {name: one for name, one in self._config.items() if one is not None}
         schema = self.config_jsonschema
         self.append_builtin_config(schema)
+        self._config = _with_whole_numbers(self._config, schema)
         validator = JSONSchemaValidator(schema)
         problems = [_explain(error) for error in validator.iter_errors(self._config)]
         try:
@@ -70,6 +71,19 @@ class SparkPlugin(PluginBase):
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
         self.logger.warning("Ended by signal %d", signum)
         sys.exit(128 + signum)
+
+
+def _with_whole_numbers(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Make 4.0 the whole number that JSON Schema takes it for, where one is wanted."""
+    if isinstance(value, dict):
+        known, other = schema.get("properties", {}), schema.get("additionalProperties")
+        other = other if isinstance(other, dict) else {}
+        return {
+            name: _with_whole_numbers(one, known.get(name, other)) for name, one in value.items()
+        }
+    kinds = schema.get("type", ())
+    is_wanted = "integer" in kinds and "number" not in kinds
+    return int(value) if is_wanted and isinstance(value, float) and value.is_integer() else value
 
 
 def read_json_object(

@@ -200,3 +200,11 @@ def test_a_key_in_the_catalogs_metadata_beats_the_streams_own_field(metadata, ex
         "metadata": [{"breadcrumb": [], "metadata": metadata}],
     }
     assert read_catalog({"streams": [stream]})["s"].key_properties == expected
+
+
+def test_a_whole_number_may_be_written_with_a_point():
+    options = {"stream_options": {"t": {"num_partitions": 3.0}}}
+    config = {"source_url": "csv:/x", "slice_rows": 5.0, **options}
+    tap = TapSparkSource(config=config, catalog={"streams": []})
+    assert (tap.settings.slice_rows, type(tap.settings.slice_rows)) == (5, int)
+    assert type(tap.settings.of_stream("t")["num_partitions"]) is int
