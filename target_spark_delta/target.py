@@ -20,10 +20,11 @@ from singer_sdk.helpers.capabilities import (
 from singer_sdk.mapper import RemoveRecordTransform
 from typing_extensions import override
 
+from singer_spark import exact_json
 from singer_spark.assignment import Assignment
 from singer_spark.engine.machine import ask_for_disk, expect_disk
 from singer_spark.engine.session import hold_engine, isolated, open_session
-from singer_spark.errors import ProtocolError, SchemaError
+from singer_spark.errors import DataError, ProtocolError, SchemaError
 from singer_spark.names import table_name, unmatched
 from singer_spark.plugin import SparkPlugin
 from singer_spark.state.holder import confirm_lock
@@ -254,6 +255,12 @@ class TargetSparkDelta(SparkPlugin, Target):
         if not message.value:
             raise ProtocolError(f"line {message.number}: a STATE needs a value; look at the tap")
         state = bytes(message.value)
+        try:
+            exact_json.check_state(state)
+        except ValueError as error:
+            raise DataError(
+                f"line {message.number}: a STATE cannot be kept, because {error}; look at the tap"
+            ) from error
         for sink in self._sinks.values():
             if sink.segment:
                 sink.segment.mark(state)
