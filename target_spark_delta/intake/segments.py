@@ -84,6 +84,11 @@ def _refuse(_: bytes) -> object:
     raise ValueError("the segment is closed")
 
 
+def new_id() -> int:
+    """Return the number of a segment, or of what counts as one."""
+    return next(_ids)
+
+
 @dataclass(slots=True, eq=False)
 class Segment:
     """A run of one stream's records in a file of its own.
@@ -95,7 +100,7 @@ class Segment:
 
     stream: str
     path: Path
-    id: int = field(default_factory=lambda: next(_ids))
+    id: int = field(default_factory=new_id)
     rows: int = 0
     rejected: int = 0
     size: int = 0

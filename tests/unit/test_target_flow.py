@@ -10,7 +10,8 @@ import logging
 import pytest
 
 from singer_spark.errors import ProtocolError
-from target_spark_delta.commits import closing, lanes, queue
+from target_spark_delta import target
+from target_spark_delta.commits import closing, lanes
 from target_spark_delta.intake.segments import Range
 from target_spark_delta.streams.schema_message import SchemaMessage, destination_of
 from target_spark_delta.target import TargetSparkDelta
@@ -156,7 +157,7 @@ def test_where_the_end_removes_rows_only_its_commit_carries_the_state(
 ):
     ended = []
     monkeypatch.setattr(closing, job, lambda _, __, commit, *___: ended.append(commit.state))
-    monkeypatch.setattr(queue.CommitQueue, "with_key", lambda _, destination: destination)
+    monkeypatch.setattr(target, "with_key", lambda _, destination: destination)
     if is_reload:
         monkeypatch.setattr("singer_spark.assignment.Assignment.reloads", lambda *_: True)
     chosen = {"stream_options": {"s": options}, "on_invalid_record": "quarantine"}
