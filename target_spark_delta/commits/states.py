@@ -13,17 +13,11 @@ from singer_spark.bookmark import is_unfinished
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A STATE as it came.
+    """A STATE as it came."""
 
-    Args:
-        value: Its value, which is passed on unchanged.
-        line: Its line of the input.
-        waits_for: The segments whose records had come, and were not committed.
-    """
-
-    value: bytes
-    line: int
-    waits_for: Set[int] = frozenset()
+    value: bytes  # its value, which is passed on unchanged
+    line: int  # its line of the input
+    waits_for: Set[int] = frozenset()  # the segments whose records had come, and were not committed
 
 
 @dataclass(slots=True)

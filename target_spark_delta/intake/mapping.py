@@ -48,21 +48,13 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 @dataclass(frozen=True)
 class StreamMapping:
-    """What becomes of one stream under one alias; it can travel to other processes.
+    """What becomes of one stream under one alias; it can travel to other processes."""
 
-    Args:
-        settings: The settings that concern maps.
-        stream: The stream.
-        schema: Its JSON Schema as it came.
-        keys: Its key properties as they came.
-        index: Which of the stream's maps it is.
-    """
-
-    settings: Mapping[str, Any]
-    stream: str
-    schema: Mapping[str, Any]
-    keys: Sequence[str] | None
-    index: int = 0
+    settings: Mapping[str, Any]  # the settings that concern maps
+    stream: str  # the stream
+    schema: Mapping[str, Any]  # its JSON Schema as it came
+    keys: Sequence[str] | None  # its key properties as they came
+    index: int = 0  # which of the stream's maps it is
 
     @property
     def alias(self) -> str:

@@ -68,17 +68,11 @@ def write(spark: SparkSession, batch: Batch) -> Counts:
 
 @dataclass(frozen=True, slots=True)
 class Lacked:
-    """The rows of a batch that are to be added.
+    """The rows of a batch that are to be added."""
 
-    Args:
-        rows: The rows.
-        count: How many there are.
-        overlap: What must be kept for the batches that follow.
-    """
-
-    rows: DataFrame
-    count: int
-    overlap: Staged | Held | None = None
+    rows: DataFrame  # the rows
+    count: int  # how many there are
+    overlap: Staged | Held | None = None  # what must be kept for the batches that follow
 
 
 def look_at(spark: SparkSession, table: Table, schema: T.StructType | None) -> FirstLook:

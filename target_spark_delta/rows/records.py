@@ -78,25 +78,15 @@ def empty_folder(spark: SparkSession, place: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """The records of a segment as Spark reads them, before they have the table's types.
+    """The records of a segment as Spark reads them, before they have the table's types."""
 
-    Args:
-        wire: A row per record, as `wire_schema` has it.
-        texts: The record's text and number, to be read only for those that do not fit.
-        shape: What columns they become.
-        exact: The columns that have the table's type already.
-        keys: The columns that must never be null.
-        needed: The columns that must not be null, except in a deletion.
-        line: SQL of the line of the input that a record came in.
-    """
-
-    wire: DataFrame
-    texts: DataFrame
-    shape: Columns
-    exact: frozenset[str] = frozenset()
-    keys: Sequence[str] = ()
-    needed: Sequence[str] = ()
-    line: str = quote(LINE_NUMBER)
+    wire: DataFrame  # a row per record, as `wire_schema` has it
+    texts: DataFrame  # the record's text and number, to be read only for those that do not fit
+    shape: Columns  # what columns they become
+    exact: frozenset[str] = frozenset()  # the columns that have the table's type already
+    keys: Sequence[str] = ()  # the columns that must never be null
+    needed: Sequence[str] = ()  # the columns that must not be null, except in a deletion
+    line: str = quote(LINE_NUMBER)  # SQL of the line of the input that a record came in
 
     def rows(self) -> DataFrame:
         """Give them the table's types; a value that does not fit raises an error."""

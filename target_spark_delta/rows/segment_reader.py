@@ -23,16 +23,12 @@ from target_spark_delta.rows.spark_jobs import Footer
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """A segment that is ready to be read.
+    """A segment that is ready to be read."""
 
-    Args:
-        read: Reads its records, given what columns they become.
-        rejected: Reads what was found invalid already: record, error and line.
-        footers: What the files say of themselves, where all rows are read from them as they are.
-    """
-
-    read: Callable[[Columns], Records]
+    read: Callable[[Columns], Records]  # reads its records, given what columns they become
+    # Reads what was found invalid already: record, error and line.
     rejected: Callable[[], DataFrame]
+    # What the files say of themselves, where all rows are read from them as they are.
     footers: Sequence[Footer] = ()
 
 

@@ -34,37 +34,21 @@ def waiting_folder(path: str, kind: str, pipeline: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """A stream's table, and how its records become rows of it.
+    """A stream's table, and how its records become rows of it."""
 
-    Args:
-        stream: The stream's name.
-        declared: The columns that its SCHEMA declares.
-        keys: Its key columns; none where it has no key.
-        options: What the user chose for the stream.
-        settings: What the user chose for all.
-        comment: What the SCHEMA says of the table.
-        bookmarks: The columns that the tap reads by, where it says.
-        scope: What the tap reads of the table in this run, where it says.
-        reloads: Whether the run loads the stream's rows afresh.
-        is_filtered: Whether stream_maps leave records out.
-        is_rekeyed: Whether they take the place of rows that were merged by another key.
-        pipeline: Whose run it is; what waits of another pipeline is not touched.
-        source: The stream as the tap names it, where that is another name.
-    """
-
-    stream: str
-    declared: T.StructType
-    keys: tuple[str, ...]
-    options: StreamSettings
-    settings: Settings
-    comment: str | None = None
-    bookmarks: tuple[str, ...] = ()
-    scope: Scope | None = None
-    reloads: bool = False
-    is_filtered: bool = False
-    is_rekeyed: bool = False
-    pipeline: str | None = None
-    source: str | None = None
+    stream: str  # the stream's name
+    declared: T.StructType  # the columns that its SCHEMA declares
+    keys: tuple[str, ...]  # its key columns; none where it has no key
+    options: StreamSettings  # what the user chose for the stream
+    settings: Settings  # what the user chose for all
+    comment: str | None = None  # what the SCHEMA says of the table
+    bookmarks: tuple[str, ...] = ()  # the columns that the tap reads by, where it says
+    scope: Scope | None = None  # what the tap reads of the table in this run, where it says
+    reloads: bool = False  # whether the run loads the stream's rows afresh
+    is_filtered: bool = False  # whether stream_maps leave records out
+    is_rekeyed: bool = False  # whether they take the place of rows that were merged by another key
+    pipeline: str | None = None  # whose run it is; what waits of another pipeline is not touched
+    source: str | None = None  # the stream as the tap names it, where that is another name
 
     @property
     def read_as(self) -> str:

@@ -39,24 +39,16 @@ _LONGEST_NAME = 240
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaMessage:
-    """What a SCHEMA message says of its stream.
+    """What a SCHEMA message says of its stream."""
 
-    Args:
-        schema: The JSON Schema.
-        keys: The key properties, None where it has none.
-        bookmarks: The properties that the tap reads by, none where it does not say.
-        scope: What the tap reads of the table, None where it does not say.
-        engine: The engine that the tap runs on, None where it does not say.
-        is_filtered: Whether stream_maps leave records out.
-        source: The stream as the tap's state names it, where its stream_maps give it another name.
-    """
-
-    schema: Mapping[str, Any]
-    keys: list[str] | None = None
+    schema: Mapping[str, Any]  # the JSON Schema
+    keys: list[str] | None = None  # the key properties, None where it has none
+    # The properties that the tap reads by, none where it does not say.
     bookmarks: tuple[str, ...] = ()
-    scope: Scope | None = None
-    engine: str | None = None
-    is_filtered: bool = False
+    scope: Scope | None = None  # what the tap reads of the table, None where it does not say
+    engine: str | None = None  # the engine that the tap runs on, None where it does not say
+    is_filtered: bool = False  # whether stream_maps leave records out
+    # The stream as the tap's state names it, where its stream_maps give it another name.
     source: str | None = None
 
     def mapped(self, one: StreamMapping) -> SchemaMessage:

@@ -42,19 +42,12 @@ _REWRITE_LIMIT_BYTES = 10 * 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Which changes of a table are allowed.
+    """Which changes of a table are allowed."""
 
-    Args:
-        freeze: Refuse any change.
-        allow_rewrite: Rewrite even a large table to widen a column.
-        dates: Let a date become a timestamp.
-        constraints: Let go of NOT NULL where the stream's schema does.
-    """
-
-    freeze: bool = False
-    allow_rewrite: bool = False
-    dates: bool = False
-    constraints: bool = False
+    freeze: bool = False  # refuse any change
+    allow_rewrite: bool = False  # rewrite even a large table to widen a column
+    dates: bool = False  # let a date become a timestamp
+    constraints: bool = False  # let go of NOT NULL where the stream's schema does
 
 
 def adapt(

@@ -27,17 +27,12 @@ _LATEST = 50
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a table's log says.
+    """What a table's log says."""
 
-    Args:
-        id: The id that Delta gave the table; None where it cannot be found.
-        versions: The versions whose commits are listed, lowest first; none without a table.
-        read: Reads what the commit of a version says of itself.
-    """
-
-    id: str | None
+    id: str | None  # the id that Delta gave the table; None where it cannot be found
+    # The versions whose commits are listed, lowest first; none without a table.
     versions: Sequence[int]
-    read: Callable[[int], CommitInfo | None]
+    read: Callable[[int], CommitInfo | None]  # reads what the commit of a version says of itself
 
 
 NO_TABLE = History(None, (), lambda _: None)

@@ -34,15 +34,10 @@ def _absolute(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table at a path, or in a catalog.
+    """A table at a path, or in a catalog."""
 
-    Args:
-        sql: Its name in SQL.
-        path: Where it is, unless a catalog knows.
-    """
-
-    sql: str
-    path: str | None = None
+    sql: str  # its name in SQL
+    path: str | None = None  # where it is, unless a catalog knows
 
     @classmethod
     def at_path(cls, root: str, *parts: str | None, format: str = "delta") -> Table:
