@@ -32,6 +32,7 @@ from target_spark_delta.commits.cutting import SegmentCutter
 from target_spark_delta.commits.lanes import Lanes
 from target_spark_delta.commits.opening import open_tables, with_key
 from target_spark_delta.commits.queue import CommitQueue
+from target_spark_delta.commits.reports import stream_table
 from target_spark_delta.intake.mapping import StreamMapping, mappings_of
 from target_spark_delta.intake.messages import Message, MessageReader
 from target_spark_delta.intake.segments import Segment, make_folder
@@ -45,7 +46,7 @@ from target_spark_delta.streams.schema_message import (
     destination_of,
     read_schema_message,
 )
-from target_spark_delta.table import identity, races
+from target_spark_delta.table import races
 from target_spark_delta.table.log import local_folder, remove_folder
 
 logger = logging.getLogger(__name__)
@@ -194,7 +195,7 @@ class TargetSparkDelta(SparkPlugin, Target):
         for one in siblings if len(siblings) > 1 else ():
             stream = one.destination.stream
             if not one.last_line and stream not in self._assignment.tables:
-                identity.tell_absent(one.destination.table, self._assignment, stream, one.source)
+                stream_table(one.destination, self._assignment).report_absent()
 
     def _new_sink(
         self,

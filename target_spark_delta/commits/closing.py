@@ -10,7 +10,6 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from singer_spark.assignment import Assignment
 from singer_spark.causes import innermost_cause
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import ProtocolError
@@ -18,13 +17,12 @@ from singer_spark.report import is_reporting
 from target_spark_delta.commits.completion import drop_staged, end_parts, retire_gone, swap_in
 from target_spark_delta.commits.lanes import Job
 from target_spark_delta.commits.queue import CommitQueue
-from target_spark_delta.commits.reports import tell_table
+from target_spark_delta.commits.reports import report_table, stream_table
 from target_spark_delta.methods import staging
-from target_spark_delta.methods.batch import Work
 from target_spark_delta.rows.records import empty_folder
 from target_spark_delta.sink import SparkDeltaSink
 from target_spark_delta.streams.destination import Destination
-from target_spark_delta.table import identity, races
+from target_spark_delta.table import races
 from target_spark_delta.table.maintenance import maintain
 
 logger = logging.getLogger(__name__)
@@ -34,7 +32,7 @@ def close(queue: CommitQueue, sinks: Collection[SparkDeltaSink]) -> None:
     """Do what waited for the end of the input, once everything is committed that came in it."""
     _end_streams(queue, sinks)
     _maintain_tables(queue, sinks)
-    _tell_tables(queue, sinks)
+    _report_tables(queue, sinks)
     if queue.assignment.cleans:
         _drop_abandoned(queue, sinks)
     _drop_spooled(queue, sinks)
@@ -146,28 +144,21 @@ def _maintain_tables(queue: CommitQueue, sinks: Iterable[SparkDeltaSink]) -> Non
     queue.drain()
 
 
-def _tell_tables(queue: CommitQueue, sinks: Collection[SparkDeltaSink]) -> None:
+def _report_tables(queue: CommitQueue, sinks: Collection[SparkDeltaSink]) -> None:
     """Report to the runner by what each table is known again."""
     if not is_reporting():
         return
     run = queue.assignment
     for sink in sinks:
-        to, work, source = sink.destination, sink.work, sink.source
-        if sum(one.source == source for one in sinks) > 1:
+        table = stream_table(sink.destination, run)
+        end = partial(report_table, work=sink.work, run=run, is_end=True)
+        if sum(one.source == sink.source for one in sinks) > 1:
             # Of several tables that a stream fills one may have had no row yet.
-            identity.tell_absent(to.table, run, to.stream, source)
-        is_told = tell_table(None, work, run, source, is_end=True)
-        known = run.tables.get(to.stream)
-        if not is_told and (sink.last_line or (known and not known.is_absent)):
-            queue.do(sink, _ending(work, run, source))
+            table.report_absent()
+        has_rows = sink.last_line or (table.known and not table.known.is_absent)
+        if not end(None) and has_rows:
+            queue.do(sink, end)
     queue.drain()
-
-
-def _ending(work: Work, run: Assignment, source: str) -> Job:
-    def end(spark: SparkSession) -> None:
-        tell_table(spark, work, run, source, is_end=True)
-
-    return end
 
 
 def _drop_abandoned(queue: CommitQueue, sinks: Iterable[SparkDeltaSink]) -> None:
@@ -188,7 +179,7 @@ def _drop_spooled(queue: CommitQueue, sinks: Iterable[SparkDeltaSink]) -> None:
     """Have the folder emptied that a remote Spark has read records from."""
     for sink in sinks:
         if staging := sink.destination.staging(queue.assignment.run_id):
-            queue.do(sink, partial(drop_spooled, staging=staging))
+            queue.do(sink, partial(empty_folder, place=staging))
             break
     queue.drain()
 
@@ -203,8 +194,3 @@ def drop_abandoned(spark: SparkSession, destination: Destination) -> None:
         staging.drop_abandoned(spark, destination.place(0), destination.staging_prefix)
     except SPARK_ERRORS as error:
         logger.warning("Staged tables of killed runs stay: %s", innermost_cause(error)[:300])
-
-
-def drop_spooled(spark: SparkSession, staging: str) -> None:
-    """Remove what is left of the lines that a run has sent: an empty folder for each segment."""
-    empty_folder(spark, staging)

@@ -169,9 +169,11 @@ class SegmentCutter:
         for sink in sinks:
             if sink.is_due:
                 self._flush_if_allowed(sink)
-        for sink in _too_large(sinks, self._settings.batch_size_bytes):
+        # The largest are committed early, and Spark looks at the keys where they are the most.
+        most_bytes = self._settings.batch_size_bytes * _OPEN_BATCHES
+        for sink in _largest(sinks, lambda sink: sink.size, most=most_bytes):
             self._flush_if_allowed(sink)
-        for sink in _too_many_keys(sinks):
+        for sink in _largest(sinks, lambda sink: sink.keys_held, most=_MOST_KEYS):
             sink.forget_keys()
 
     def activate(self, sink: SparkDeltaSink, version: int) -> None:
@@ -221,16 +223,6 @@ class SegmentCutter:
                 )
         self.submit_held()
         self._queue.drain()
-
-
-def _too_large(sinks: Iterable[SparkDeltaSink], batch_bytes: int) -> list[SparkDeltaSink]:
-    """Choose the largest open batches, to be committed early."""
-    return _largest(sinks, lambda sink: sink.size, most=batch_bytes * _OPEN_BATCHES)
-
-
-def _too_many_keys(sinks: Iterable[SparkDeltaSink]) -> list[SparkDeltaSink]:
-    """Choose the open batches with the most keys, to be looked at by Spark instead."""
-    return _largest(sinks, lambda sink: sink.keys_held, most=_MOST_KEYS)
 
 
 def _largest(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-Job = Callable[[SparkSession], None]
+Job = Callable[[SparkSession], object]
 
 
 @dataclass(slots=True)

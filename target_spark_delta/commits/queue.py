@@ -15,7 +15,7 @@ from singer_spark.assignment import Assignment
 from singer_spark.progress import INTERVAL_SECONDS, report_progress
 from singer_spark.report import is_reporting
 from target_spark_delta.commits.lanes import Job, Lanes
-from target_spark_delta.commits.reports import tell_table
+from target_spark_delta.commits.reports import report_table
 from target_spark_delta.commits.segment_commit import load_segment
 from target_spark_delta.commits.states import Received, States, state_of
 from target_spark_delta.intake.batch_files import Manifest, remove_files
@@ -173,7 +173,7 @@ class CommitQueue:
         run, stream = self.assignment, sink.destination.stream
         if is_reporting() and stream not in self._reported and stream not in run.tables:
             self._reported.add(stream)
-            tell_table(spark, sink.work, run, sink.source)
+            report_table(spark, sink.work, run)
 
     def drain(self) -> None:
         """Wait until everything is committed."""

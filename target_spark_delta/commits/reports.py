@@ -17,8 +17,9 @@ from singer_spark.engine.session import SPARK_ERRORS, lost_engine
 from singer_spark.errors import RecordError, SingerSparkError, TransientError
 from singer_spark.report import report
 from target_spark_delta.methods.batch import Work
-from target_spark_delta.table import identity
+from target_spark_delta.streams.destination import Destination
 from target_spark_delta.table.commit import Counts
+from target_spark_delta.table.identity import StreamTable
 
 logger = logging.getLogger(__name__)
 
@@ -79,21 +80,25 @@ def refusal(error: Exception) -> str | None:
     return found[1] if found else None
 
 
-def tell_table(
-    spark: SparkSession | None, work: Work, run: Assignment, source: str, *, is_end: bool = False
+def report_table(
+    spark: SparkSession | None, work: Work, run: Assignment, *, is_end: bool = False
 ) -> bool:
-    """Tell the runner by what a table is known again; return whether its log could be read.
+    """Report by what a table is known again; return whether its log could be read.
 
     At the end of a run one that lacks rows by then is refused.
     """
     to = work.destination
-    known = run.tables.get(to.stream)
+    table = stream_table(to, run)
     with explained(to.stream):
-        history = identity.history_of(to.table, known, spark)
+        history = table.history(spark)
         if history is None:
             return False
         if is_end:
-            before = known if to.rests_on_table else None
-            identity.check_end(before, history, to.table, run, source, work.progress.versions)
-        identity.tell(history, to.table, run, to.stream, to.merges_by, spark, source)
+            table.check_end(history, work.progress.versions, rests=to.rests_on_table)
+        table.report(history, spark)
     return True
+
+
+def stream_table(to: Destination, run: Assignment) -> StreamTable:
+    """Return the table of a stream in a run."""
+    return StreamTable(to.table, run, to.stream, to.read_as, to.merges_by)

@@ -53,12 +53,7 @@ def load_segment(
 ) -> None:
     """Commit a segment's records; what cannot be loaded is set aside first, where that is asked.
 
-    Args:
-        spark: The stream's session.
-        work: The stream.
-        segment: The records.
-        commit: What the commit says of itself.
-        if_made: What it says instead where this run has made the table.
+    Where this run has made the table the commit says `if_made` of itself instead.
     """
     destination = work.destination
     if sum(1 for _ in column_names(destination.declared)) > WIDE:
@@ -126,7 +121,7 @@ def _load_rows(
     work.progress.key = destination.merges_by
     partitions = _partition_columns(spark, work, commit, is_there=found is not None)
     kept = destination.kept_metadata(segment, before)
-    shape = Columns(
+    columns = Columns(
         declared=destination.declared,
         metadata=destination.read_metadata(segment, kept),
         table=_fitting_table(spark, destination, destination.incoming(kept), before),
@@ -136,12 +131,19 @@ def _load_rows(
         partition_by=partitions,
     )
     work.progress.has_table |= not destination.overwrites
-    records = source.read(shape)
+    records = source.read(columns)
 
     def write(rows: DataFrame) -> Counts | None:
         describe_commits(spark, replace(commit, rows=segment.loaded))
-        batch = make_batch(work, segment, shape, rows, is_new=before is None)
-        batch = replace(batch, facts=batch.facts or _facts_in_files(batch, source.footers, segment))
+        batch = replace(
+            make_batch(work, columns, rows, segment.loaded),
+            is_new=before is None,
+            is_partial=segment.is_partial,
+            removes=destination.removes(segment),
+            scratch=segment.path.parent if shares_disk() else None,
+        )
+        facts = segment.facts or _facts_in_files(batch, source.footers, segment)
+        batch = replace(batch, facts=facts)
         if destination.overwrites or (destination.stages_parts and not work.progress.made_table):
             overwrite.stage(spark, batch, destination.place, commit.run_id)
             return None
@@ -211,24 +213,18 @@ def vanished(destination: Destination) -> StateError:
     )
 
 
-def make_batch(
-    work: Work, segment: Segment, shape: Columns, rows: DataFrame, *, is_new: bool
-) -> Batch:
-    """Return rows with all that a load method needs to know of them."""
+def make_batch(work: Work, columns: Columns, rows: DataFrame, count: int) -> Batch:
+    """Return rows with what a load method needs to know of their stream."""
     destination = work.destination
-    known = {name.lower() for name in shape.table.names}
+    known = {name.lower() for name in columns.table.names}
     return Batch(
         rows=rows,
-        count=segment.loaded,
-        columns=[name for name in shape.columns if name.lower() in known],
-        always={*shape.metadata, DELETED_AT},
+        count=count,
+        columns=[name for name in columns.columns if name.lower() in known],
+        always={*columns.metadata, DELETED_AT},
         keys=destination.keys,
-        facts=segment.facts,
         table=destination.table,
-        schema=as_spelled(shape.table, shape.columns),
-        is_new=is_new,
-        is_partial=segment.is_partial,
-        removes=destination.removes(segment),
+        schema=as_spelled(columns.table, columns.columns),
         skip_unchanged=destination.settings.skip_unchanged,
         bookmark=work.bookmark,
         options=destination.options,
@@ -237,7 +233,6 @@ def make_batch(
         scope=destination.scope,
         compares_by=destination.compares_by,
         removes_at_end=destination.removes_at_end and not work.progress.made_table,
-        scratch=segment.path.parent if shares_disk() else None,
     )
 
 

@@ -11,7 +11,7 @@ import copy
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -96,7 +96,9 @@ class StreamMapping:
         try:
             return self._transformed(record)
         except _MAP_ERRORS as error:
-            said = type(error.__cause__ or error).__name__ if _tells_map(error) else str(error)
+            # Their text repeats the expression, which may hold a secret.
+            is_secret = isinstance(error, (MapExpressionError, StreamMapConfigError))
+            said = type(error.__cause__ or error).__name__ if is_secret else str(error)
             reason = f"its stream map fails: {said}; look at stream_maps"
             raise InvalidRecordError(self.alias, line, reason) from error
 
@@ -118,7 +120,7 @@ class StreamMapping:
 
     @cached_property
     def _map(self) -> StreamMap:
-        return _maps(self.settings, self.stream, self.schema, self.keys)[self.index]
+        return _maps(self)[self.index]
 
     @override
     def __getstate__(self) -> dict[str, Any]:
@@ -164,20 +166,17 @@ def mappings_of(
     keys: Sequence[str] | None,
 ) -> Iterator[StreamMapping]:
     """Give what becomes of a stream: nothing, itself, another, or several."""
-    for index, one in enumerate(_maps(settings, stream, schema, keys)):
+    first = StreamMapping(settings, stream, schema, keys)
+    for index, one in enumerate(_maps(first)):
         if not isinstance(one, RemoveRecordTransform):
-            yield StreamMapping(settings, stream, schema, keys, index)
+            yield replace(first, index=index)
 
 
-def _maps(
-    settings: Mapping[str, Any],
-    stream: str,
-    schema: Mapping[str, Any],
-    keys: Sequence[str] | None,
-) -> list[StreamMap]:
+def _maps(of: StreamMapping) -> list[StreamMap]:
+    settings, stream = of.settings, of.stream
     try:
         mapper = PluginMapper(copy.deepcopy(dict(settings)), logger)
-        mapper.register_raw_stream_schema(stream, copy.deepcopy(dict(schema)), keys)
+        mapper.register_raw_stream_schema(stream, copy.deepcopy(dict(of.schema)), of.keys)
     except StreamMapConfigError as error:
         raise SettingsError(f"stream_maps: stream {stream}: {error}") from error
     except _MAP_ERRORS as error:
@@ -186,11 +185,6 @@ def _maps(
             f"stream_maps: stream {stream}: {named} is no expression; correct it"
         ) from error
     return mapper.stream_maps[stream]
-
-
-def _tells_map(error: Exception) -> bool:
-    """Say whether an error's text repeats the expression, which may hold a secret."""
-    return isinstance(error, (MapExpressionError, StreamMapConfigError))
 
 
 def _unreadable(stream_maps: Mapping[str, Any]) -> Iterator[str]:

@@ -23,7 +23,6 @@ from target_spark_delta.intake.json_schema import (
     LISTED_SCHEMAS,
     NAMED_SCHEMAS,
     dated,
-    is_draft_4,
     is_text,
     never_fetch,
     nullable,
@@ -138,7 +137,8 @@ class Validator:
             if key not in record:
                 return self._missing_key(key, number)
         path, rule, said = _broken_rule(self._partial_rules if partial else self._rules, record)
-        reason = f"{path} breaks the rule {rule}: {_shortened(said)}; fix the data or its schema"
+        said = said if len(said) <= 200 else f"{said[:200]}…"
+        reason = f"{path} breaks the rule {rule}: {said}; fix the data or its schema"
         return InvalidRecordError(self._stream, number, reason)
 
 
@@ -235,13 +235,9 @@ def _schema_problem(schema: Mapping[str, Any], found: Exception) -> str:
     return f"{path}: {said}" if path else said
 
 
-def _shortened(text: str, most: int = 200) -> str:
-    return text if len(text) <= most else f"{text[:most]}…"
-
-
 def _rules(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     """Return the schema as it is to be enforced."""
-    rules: dict[str, Any] = _relaxed(schema, draft_4=is_draft_4(schema))
+    rules: dict[str, Any] = _relaxed(schema, draft_4="/draft-04/" in str(schema.get("$schema")))
     required = rules.get("required", [])
     if isinstance(required, list):
         rules["required"] = list(dict.fromkeys([*required, *keys]))
@@ -269,18 +265,12 @@ def _relaxed(schema: Any, *, draft_4: bool, in_text: bool = False) -> Any:
         if name in ("enum", "const", "default", "examples")
         else within(part, in_text=in_text and name in LISTED_SCHEMAS)
         for name, part in schema.items()
-        if name != "multipleOf" and not (name == "format" and _is_cast(part, in_text=in_text))
+        if name != "multipleOf"
+        and not (name == "format" and (part == "time" or (part in tuple(CHECKS) and not in_text)))
     }
     if draft_4:
         relaxed = with_whole_numbers(relaxed)
-    if "number" in value_kinds(schema) and "type" in schema and _is_double(schema):
+    is_double = isinstance(to_spark_type(schema), (T.DoubleType, T.FloatType))
+    if "number" in value_kinds(schema) and "type" in schema and is_double:
         return {"anyOf": [relaxed, _NOT_FINITE]}
     return relaxed
-
-
-def _is_cast(form: object, *, in_text: bool) -> bool:
-    return form == "time" or (form in tuple(CHECKS) and not in_text)
-
-
-def _is_double(schema: Mapping[str, Any]) -> bool:
-    return isinstance(to_spark_type(schema), (T.DoubleType, T.FloatType))

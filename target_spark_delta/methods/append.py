@@ -135,8 +135,7 @@ def _left_of(
 def _few_left_over(here: DataFrame, known: DataFrame) -> pa.Table | None:
     """Leave out of few rows those that the table has, without a shuffle.
 
-    Returns:
-        The others, or None where there are too many, or values that Python does not know.
+    None where there are too many, or values that Python does not know.
     """
     there = known.drop(_SIDE).limit(_FEW_ROWS + 1).toArrow()
     if there.num_rows > _FEW_ROWS:

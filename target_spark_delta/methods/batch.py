@@ -144,18 +144,17 @@ class Batch:
     columns: Sequence[str]  # the columns to write
     always: Collection[str]  # the columns that each row carries even where it is partial
     keys: Sequence[str]  # the key columns; none where the stream has no key
-    facts: KeyFacts | None  # what is known of the keys, if spooling has noted it
     table: Table  # where the rows go
     schema: T.StructType  # the table's schema
-    is_new: bool  # whether the table was made for this batch and has no rows
-    is_partial: bool  # whether some rows carry only some of their columns
-    removes: bool  # whether some rows are deletions that remove what they name
     skip_unchanged: bool  # whether rows that are equal are left alone
     bookmark: Bookmark | None  # the tap's bookmark, where rows below it are sent again
     options: StreamSettings  # what the user chose for the stream
     progress: Progress  # what the run remembers of the stream
-    # Gives places, by number, where rows can wait for more of the run.
-    place: Callable[[int], Table]
+    place: Callable[[int], Table]  # gives places, by number, where rows can wait
+    is_new: bool = False  # whether the table was made for this batch and has no rows
+    is_partial: bool = False  # whether some rows carry only some of their columns
+    removes: bool = False  # whether some rows are deletions that remove what they name
+    facts: KeyFacts | None = None  # what is known of the keys, if spooling has noted it
     scope: Scope | None = None  # what the tap reads of its table in this run, where it says
     compares_by: str | None = None  # the column by which appended rows are looked for in the table
     removes_at_end: bool = False  # whether what the run does not send of a part goes at its end

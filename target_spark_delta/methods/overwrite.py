@@ -110,13 +110,13 @@ def swap(spark: SparkSession, plan: Swap) -> Counts:
         count = plan.count
         return commit.append(table, rows, rows.count() if count is None else count)
     known = table.detail(spark)
-    if _same_columns(before, schema):
+    if not (differences := _differences(before, schema)):
         kept = regain_clusters(spark, table, known, plan.layout.cluster_by)
         if batch.skip_unchanged and holds_same(spark, table, before, rows):
             return Counts()
         return _replace(spark, plan, rows, clusters=kept)
     if plan.policy.freeze:
-        raise frozen(table, _differences(before, schema))
+        raise frozen(table, differences)
     allow_names(spark, table, schema)
     partitions = plan.layout.partition_by or _kept(known["partitionColumns"], schema)
     clusters = plan.layout.cluster_by or _kept(known["clusteringColumns"], schema)
@@ -228,14 +228,10 @@ def _part(spark: SparkSession, staged: Staged, schema: T.StructType, run_id: str
     return rows.selectExpr(*map(quote, (LINE_NUMBER, CARRIED, *extra)), *columns)
 
 
-def _same_columns(before: T.StructType, after: T.StructType) -> bool:
-    return [(f.name, to_ddl(f.dataType)) for f in before] == [
-        (f.name, to_ddl(f.dataType)) for f in after
-    ]
-
-
 def _differences(before: T.StructType, after: T.StructType) -> list[str]:
     """Name the columns that are not the same, or not in the same place."""
     there, coming = ({f.name: to_ddl(f.dataType) for f in one} for one in (before, after))
+    if [*there.items()] == [*coming.items()]:
+        return []
     differing = [name for name in {**there, **coming} if there.get(name) != coming.get(name)]
     return differing or ["the order of columns"]

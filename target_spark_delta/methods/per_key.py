@@ -66,10 +66,7 @@ def facts_of(batch: Batch) -> KeyFacts:
 def key_facts(rows: DataFrame, keys: Sequence[str], *, listed: Collection[str] = ()) -> KeyFacts:
     """Count the rows and the different keys, and find the range of each key that has an order.
 
-    Args:
-        rows: The rows.
-        keys: The key columns.
-        listed: Columns of few values, whose every value is of use.
+    Of the columns `listed`, which have few values, every value is of use.
     """
     counts = rows.groupBy(*map(quote, keys)).agg(F.count("*").alias("\0rows"))
     columns = ordered(rows, keys)
@@ -116,7 +113,9 @@ def _range(low: str | None, high: str | None, nulls: int, values: list[str]) -> 
 
 
 def _latest(batch: Batch) -> DataFrame:
-    newest_first = Window.partitionBy(*map(quote, batch.keys)).orderBy(_order(batch).desc())
+    column, line = dated_by(batch), F.col(quote(LINE_NUMBER))
+    order = line if column is None else F.struct(F.col(quote(column)), line)
+    newest_first = Window.partitionBy(*map(quote, batch.keys)).orderBy(order.desc())
     rows = with_versions(batch, batch.rows)
     ranked = rows.withColumn("\0rank", F.row_number().over(newest_first))
     return ranked.where("`\0rank` = 1").drop("\0rank")
@@ -157,12 +156,6 @@ def _folded(batch: Batch) -> DataFrame:
         quote(LIVES),
         quote(REBORN),
     )
-
-
-def _order(batch: Batch) -> Column:
-    """Return what orders the records of a key."""
-    column, line = dated_by(batch), F.col(quote(LINE_NUMBER))
-    return line if column is None else F.struct(F.col(quote(column)), line)
 
 
 def acting(batch: Batch) -> DataFrame:

@@ -84,10 +84,7 @@ def empty_range(spark: SparkSession, batch: Batch) -> Counts:
 def remove_others(spark: SparkSession, batch: Batch, held: DataFrame | None) -> Counts:
     """Remove the rows of the parts of a run whose key did not come, and was not set aside.
 
-    Args:
-        spark: The stream's session.
-        batch: Stands for what came.
-        held: The keys of what was set aside.
+    The batch stands for what came, `held` are the keys of what was set aside.
     """
     if batch.options.load_method == "partition-overwrite":
         came = batch.progress.partitions
@@ -104,7 +101,7 @@ def remove_others(spark: SparkSession, batch: Batch, held: DataFrame | None) -> 
         same = F.expr(same_key(batch.keys))
         kept = table.alias("t").join(held.alias("s"), same, "left_semi").select(*names)
     keys = retire.keys_of_run(spark, batch.progress.keys, kept)
-    return retire.retire_others(spark, batch.table, keys, live=part("t."), retired=retire.removed())
+    return retire.retire_others(spark, batch.table, keys, live=part("t."), retired=retire.REMOVED)
 
 
 def other_partitions(batch: Batch, prefix: str = "") -> str:
@@ -140,14 +137,11 @@ def _hull(spark: SparkSession, batch: Batch, column: str) -> Range:
         return here
     ends = []
     for choose, *texts in (("least", here.low, before.low), ("greatest", here.high, before.high)):
-        values = [f"try_cast({_text(text)} as {datatype})" for text in texts]
+        known = ("cast(null as string)" if text is None else literal(text) for text in texts)
+        values = [f"try_cast({text} as {datatype})" for text in known]
         ends.append(f"cast({choose}({', '.join(values)}) as string)")
     low, high = (ends[0].as_py() for ends in spark.sql(f"select {', '.join(ends)}").toArrow())
     return Range(low, high, here.nulls + before.nulls)
-
-
-def _text(value: str | None) -> str:
-    return "cast(null as string)" if value is None else literal(value)
 
 
 def _outside(batch: Batch, column: str, span: Range) -> _Part:

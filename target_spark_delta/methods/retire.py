@@ -19,6 +19,9 @@ from target_spark_delta.table import commit
 from target_spark_delta.table.commit import Counts
 from target_spark_delta.table.table import Table
 
+# What a MERGE does to a row that is removed.
+REMOVED = "delete"
+
 
 def stage_keys(spark: SparkSession, batch: Batch, rows: DataFrame) -> None:
     """Note the keys of rows of a batch, which is committed."""
@@ -48,13 +51,8 @@ def retire_others(
 ) -> Counts:
     """Retire the rows whose key did not come, in one commit, or in none if all came.
 
-    Args:
-        spark: The stream's session.
-        table: The table.
-        came: The keys that came.
-        live: SQL that says whether a row `t` of the table has not been retired yet.
-        retired: What becomes of a row, as a MERGE says it.
-        prepare: Makes the table ready, where there is a row to retire.
+    `live` is SQL that says whether a row `t` has not been retired yet, `retired` what a MERGE does
+    to one; `prepare` makes the table ready, where there is a row to retire.
     """
     keys = came.columns
     columns = [F.col(f"t.{quote(key)}").alias(key) for key in keys]
@@ -83,11 +81,6 @@ def retire_others(
         )
     finally:
         gone.unpersist()
-
-
-def removed() -> str:
-    """Return what a MERGE does to a row that is removed."""
-    return "delete"
 
 
 def marked(now: str) -> str:

@@ -225,14 +225,9 @@ def _version(frame: DataFrame, manifest: Manifest) -> str:
 
 
 def as_wire(value: str, source: T.DataType, wire: T.DataType, path: str, line: str) -> str:
-    """Return SQL for a value in the shape in which a RECORD's would be read.
+    """Return SQL for a value of a file in the shape in which a RECORD's would be read, `wire`.
 
-    Args:
-        value: SQL of the value.
-        source: Its type in the file.
-        wire: The type in which a RECORD's would be read.
-        path: The column's name, for the message.
-        line: The line of the BATCH message, for the error that another shape raises.
+    Another shape raises an error that names the path and the line of the BATCH message.
     """
     if isinstance(source, T.StructType) and isinstance(wire, T.StructType):
         known = {field.name: field.dataType for field in source}

@@ -45,14 +45,8 @@ _whole = msgspec.json.Decoder(msgspec.Raw).decode
 def stage_lines(segment: Segment, manifest: Manifest, texts: DataFrame, place: str) -> int:
     """Write the lines of a segment to a folder, and note in the segment what they are.
 
-    Args:
-        segment: The segment that stands for the manifest.
-        manifest: The manifest.
-        texts: Order, file, text and version of each record.
-        place: The folder.
-
-    Returns:
-        How many records the files have, those that a map leaves out included.
+    `texts` has order, file, text and version of each record. Return how many records the files
+    have, those that a map leaves out included.
     """
     seen = Observation()
     check = arrow_udf(line_maker(manifest), _CHECKED)  # type: ignore[call-overload]

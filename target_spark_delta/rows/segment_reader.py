@@ -37,11 +37,8 @@ def open_segment(
 ) -> OpenSegment:
     """Make a segment readable, and note in it what is known of its records.
 
-    Args:
-        spark: The session.
-        segment: The segment.
-        staging: A folder that driver and executors share, where they do not share this disk.
-        quarantine: Whether invalid records are set aside, or an error.
+    The folder `staging` is one that driver and executors share, where they do not share this disk.
+    Without `quarantine` an invalid record is an error.
     """
     segment.check_size()
     if segment.manifest is None:
@@ -90,11 +87,7 @@ def _open_batch(
     if segment.rejected and not quarantine:
         reason = first_rejection(rejected_records(spark, place))
         raise RecordError(f"stream {segment.stream}, line {manifest.line}: {reason}")
-    return OpenSegment(partial(_spooled_batch, spark, place, manifest), rejected)
-
-
-def _spooled_batch(spark: SparkSession, place: str, manifest: Manifest, shape: Columns) -> Records:
-    return spooled(spark, place, shape, line=str(manifest.line))
+    return OpenSegment(partial(spooled, spark, place, line=str(manifest.line)), rejected)
 
 
 def _none_rejected() -> DataFrame:

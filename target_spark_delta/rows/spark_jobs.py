@@ -133,11 +133,8 @@ def worked_out(rows: DataFrame, scratch: Path | None) -> Iterator[tuple[DataFram
     """Give rows that are worked out once, and how many there are.
 
     Files tell their number, and Spark plans nothing anew when a table changes that they were made
-    of, as it does with rows that it keeps itself.
-
-    Args:
-        rows: The rows.
-        scratch: A folder that Spark shares with this process, if there is one.
+    of, as it does with rows that it keeps itself. They need a folder, `scratch`, that Spark shares
+    with this process.
     """
     if scratch is None:
         kept = rows.persist(StorageLevel.DISK_ONLY)

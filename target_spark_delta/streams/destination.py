@@ -232,18 +232,25 @@ class Destination:
             constraints=self.options.required_constraints,
         )
 
-    def removes(self, segment: Segment) -> bool:
+    def removes(self, segment: Segment | None) -> bool:
         """Say whether a segment's deletions remove rows."""
-        return segment.has_deletions and self.settings.hard_delete and not self.appends
+        return (
+            segment is not None
+            and segment.has_deletions
+            and self.settings.hard_delete
+            and not self.appends
+        )
 
-    def kept_metadata(self, segment: Segment, before: T.StructType | None) -> list[str]:
+    def kept_metadata(self, segment: Segment | None, before: T.StructType | None) -> list[str]:
         """Choose the `_sdc_*` columns of a batch: what is asked for, and what its records need."""
         present = set(before.names) if before else set()
         needed = set(METADATA) if self.settings.add_record_metadata else set()
-        counts = segment.has_versions and (bool(self.keys) or not self.replaces_unasked)
+        has_versions = segment is not None and segment.has_versions
+        counts = has_versions and (bool(self.keys) or not self.replaces_unasked)
         if TABLE_VERSION in present or counts:
             needed.add(TABLE_VERSION)
-        marks = segment.has_deletions and not self.removes(segment) and not self.keeps_history
+        has_deletions = segment is not None and segment.has_deletions
+        marks = has_deletions and not (self.removes(segment) or self.keeps_history)
         if DELETED_AT in present or marks:
             needed.add(DELETED_AT)
         return [name for name in METADATA if name in needed - set(self.declared.names)]

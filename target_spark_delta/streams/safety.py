@@ -40,9 +40,7 @@ def check_completeness(destination: Destination) -> None:
 def warn_of_repetition(destination: Destination, *, remembers: bool) -> None:
     """Say once that what a stream sends again is there twice, where nothing can prevent it.
 
-    Args:
-        destination: The stream's.
-        remembers: Whether a store remembers the runs that fail.
+    It can where a store `remembers` the runs that fail.
     """
     by_name = destination.options.load_method == "append-only"
     if not destination.appends:

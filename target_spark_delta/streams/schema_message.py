@@ -94,14 +94,7 @@ def _are_names(value: object) -> bool:
 def destination_of(
     stream: str, declared: SchemaMessage, settings: Settings, *, reloads: bool = False
 ) -> Destination:
-    """Check a stream's SCHEMA and return where its records go.
-
-    Args:
-        stream: The stream's name.
-        declared: What the SCHEMA says.
-        settings: What the user chose.
-        reloads: Whether the run loads the stream's rows afresh.
-    """
+    """Check a stream's SCHEMA and return where its records go, which the run may load afresh."""
     schema, keys = declared.schema, declared.keys
     if not isinstance(schema.get("properties"), Mapping):
         raise ProtocolError(f"stream {stream}: its SCHEMA has no properties; look at the tap")

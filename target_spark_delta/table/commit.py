@@ -247,15 +247,10 @@ def replace(
 ) -> Counts:
     """Put the rows in the place of others.
 
-    Args:
-        spark: The stream's session.
-        table: The table.
-        rows: The rows.
-        where: SQL that says which rows of the table go; without it all of them.
-        partition_by: The partitions of the new table, where its schema is that of the rows;
-            without it the schema stays.
-        count: How many rows there are, where that is known.
-        check: Refuses where the table may not be replaced any more; asked before each attempt.
+    `where` is SQL that says which rows of the table go; without it all of them. With `partition_by`
+    the schema becomes that of the rows; without it the schema stays. `count` is how many rows there
+    are, where that is known. `check` refuses where the table may not be replaced any more; it is
+    asked before each attempt.
     """
     gone = None if where else table.rows(spark).count()
     writer = rows.write.format("delta").mode("overwrite").options(**WHOLLY)
@@ -291,12 +286,8 @@ def execute(
 ) -> Counts:
     """Run a MERGE, DELETE or UPDATE and return what it says it changed.
 
-    Args:
-        spark: The stream's session.
-        table: The table.
-        statement: SQL.
-        count: How many rows a MERGE reads, where that is known.
-        repeats: Whether it is tried again after a lost race; else whoever calls does so.
+    A MERGE reads `count` rows, where that is known. With `repeats` it is tried again after a lost
+    race; else whoever calls does so.
     """
     result, info = _made(spark, table, lambda: spark.sql(statement), repeats=repeats)
     told = answer_of(result)

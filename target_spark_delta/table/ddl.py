@@ -149,7 +149,8 @@ def _rewritten(
 ) -> Mapping[str, Any] | None:
     """Return what Delta says of a table that must be rewritten, if it must and may be."""
     detail = table.detail(spark)
-    if _can_widen_in_place(detail["properties"], widened):
+    is_allowed = detail["properties"].get("delta.enableTypeWidening") == "true"
+    if is_allowed and all(map(widens_in_place, widened)):
         return None
     size = detail["sizeInBytes"] or 0
     logger.info("%s: rewriting %d bytes to widen %s", table, size, _listed(widened))
@@ -185,12 +186,6 @@ def _rewrite(
         raise races.overtaken(table)
     cluster(spark, table, detail["clusteringColumns"])
     tell_lost_constraints(table, schema)
-
-
-def _can_widen_in_place(properties: Mapping[str, str], widened: Iterable[Widen]) -> bool:
-    return properties.get("delta.enableTypeWidening") == "true" and all(
-        map(widens_in_place, widened)
-    )
 
 
 def _listed(listed: Iterable[AddColumn | Widen]) -> str:
@@ -252,7 +247,7 @@ def _create_over(
     found = re.search(r"location \('([^']+)'\)", str(error))
     location = table.path or (found[1] if found else "")
     if location and log.is_half_made(location):
-        log.remove_log(location)
+        log.remove_folder(f"{location.rstrip('/')}/_delta_log")
         spark.sql(f"create {definition}")
     elif table.path and (log.has_log(table.path) or not _holds_files(spark, table.path)):
         # Among files that were never committed only a write makes a table.

@@ -18,39 +18,25 @@ from singer_spark.bookmark import FULL_TABLE
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import DataError, StateError, TransientError
 from singer_spark.report import report
-from target_spark_delta.table.identity import History, history_of
+from target_spark_delta.table.identity import History, StreamTable, history_of
 from target_spark_delta.table.table import Table, answer
 
 _FEW_COMMITS = 10
 _REPLACING = ("CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE AS SELECT")
 
 
-def check_left(
-    table: Table,
-    run: Assignment,
-    stream: str,
-    spark: SparkSession | None,
-    others: Collection[Table] = (),
-) -> bool:
+def check_left(it: StreamTable, spark: SparkSession | None, others: Collection[Table] = ()) -> bool:
     """Refuse to append to a table that has rows of a failed run, which the start does not know.
 
     A run that was paused may have committed them since the runner looked at the table. Where the
-    runner could not look, how far they go is reported, so that `--resume` goes on from there.
-
-    Args:
-        table: Where the stream goes.
-        run: The run.
-        stream: The tap's name of the stream.
-        spark: A session, where the log's files are out of reach.
-        others: The other tables that the stream fills.
-
-    Returns:
-        Whether it could be judged.
+    runner could not look, how far they go is reported, so that `--resume` goes on from there. The
+    stream fills the `others` too. Return whether it could be judged.
 
     Raises:
         TransientError: They would be there twice; a run that begins now knows them.
         StateError: They would be there twice.
     """
+    table, run, stream = it.table, it.run, it.source
     if not run.failed:
         return True
     histories = [history_of(one, None, spark) for one in (table, *others)]
@@ -102,27 +88,17 @@ def _way_on(
     return f"go on after them: singer-spark run {run.pipeline} --resume"
 
 
-def check_start(
-    table: Table, run: Assignment, stream: str, spark: SparkSession | None, *, by_name: bool
-) -> bool:
+def check_start(it: StreamTable, spark: SparkSession | None, *, by_name: bool) -> bool:
     """Refuse to append a stream from its very start to a table that has its rows.
 
     Its bookmark is lost: the table's own commits know one. A full read that is appended because
-    someone chose that never has one, and is appended each time.
-
-    Args:
-        table: Where the stream goes.
-        run: The run.
-        stream: The tap's name of the stream, whose rows nothing tells apart.
-        spark: A session, where the log's files are out of reach, or rows are looked for.
-        by_name: Whether it is appended because someone chose that.
-
-    Returns:
-        Whether it could be judged.
+    someone chose that `by_name` never has one, and is appended each time. Return whether it could
+    be judged.
 
     Raises:
         StateError: The rows would be there twice.
     """
+    table, run, stream = it.table, it.run, it.source
     if not run.begins_afresh(stream) or (by_name and run.rereads):
         return True
     history = history_of(table, None, spark)

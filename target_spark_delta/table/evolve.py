@@ -62,11 +62,8 @@ def unify(
 ) -> T.StructType:
     """Return the schema that holds what the table has and what is coming, in the table's order.
 
-    Args:
-        table: What the table has.
-        incoming: What is coming.
-        name: The table's name, for messages.
-        dates: Whether a date may become the midnight, UTC, at which it begins.
+    Messages call the table `name`. With `dates` a date may become the midnight, UTC, at which it
+    begins.
     """
     return _Unifier(dates=dates).struct((name,) if name else (), table, incoming)
 

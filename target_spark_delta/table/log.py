@@ -9,8 +9,9 @@ import functools
 import logging
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
@@ -34,6 +35,7 @@ _LOG = "_delta_log"
 _S3 = ("s3", "s3a")
 # Buckets that Spark has keys for, and Python not.
 _out_of_reach: set[str] = set()
+_T = TypeVar("_T")
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 _MANY_COMMITS = 100
 # Where the tables of catalogs are, as they were found.
@@ -108,11 +110,6 @@ def _names(location: str) -> list[str]:
         return []
 
 
-def remove_log(location: str) -> None:
-    """Remove the log of a half-made table."""
-    remove_folder(f"{location.rstrip('/')}/{_LOG}")
-
-
 def remove_folder(location: str) -> None:
     """Remove a folder and all that is in it, if there is one and Python reaches it."""
     folder = local_folder(location)
@@ -152,40 +149,58 @@ def last_commit(spark: SparkSession) -> int | None:
 
 def read_commit(spark: SparkSession, table: Table, version: int) -> CommitInfo | None:
     """Return what a commit says of itself, None where nobody can tell."""
-    location = location_of(spark, table)
-    if objects := log_files(location):
+    if info := _in_files(spark, table, lambda objects: deltalog.commit_info(objects, version)):
+        return info
+    # The newest commit, and more of them where others have committed since.
+    for most in (1, _MANY_COMMITS):
         try:
-            if info := deltalog.commit_info(objects, version):
+            if info := described_commits(spark, table, most).get(version):
                 return info
-        except SingerSparkError as error:
-            give_up(location, error)
-    return _described(spark, table, version)
+        except SPARK_ERRORS as error:
+            logger.debug("%s: %s", table, innermost_cause(error))
+    return None
 
 
 def newest_version(spark: SparkSession, table: Table) -> int:
     """Return the version of a table's last commit."""
-    location = location_of(spark, table)
-    if objects := log_files(location):
-        try:
-            if versions := deltalog.log_versions(objects):
-                return versions[-1]
-        except SingerSparkError as error:
-            give_up(location, error)
-    (newest,) = answer(spark, f"describe history {table.sql} limit 1")
-    return int(newest["version"])
+    versions = _in_files(spark, table, deltalog.log_versions)
+    return versions[-1] if versions else max(described_commits(spark, table, 1))
 
 
 def metadata_of(spark: SparkSession, table: Table) -> TableMetadata:
     """Return partitions and properties of a table; Spark would read the whole of its log."""
-    location = location_of(spark, table)
-    if objects := log_files(location):
-        try:
-            if known := deltalog.table_metadata(objects):
-                return known
-        except SingerSparkError as error:
-            give_up(location, error)
+    if known := _in_files(spark, table, deltalog.table_metadata):
+        return known
     detail = table.detail(spark)
     return TableMetadata(detail["id"], tuple(detail["partitionColumns"]), detail["properties"])
+
+
+def described_commits(
+    spark: SparkSession, table: Table, most: int | None = None
+) -> dict[int, CommitInfo]:
+    """Return what Spark says of a table's newest commits, or of all, by their versions."""
+    limit = f" limit {most}" if most else ""
+    return {
+        one["version"]: CommitInfo(
+            version=one["version"],
+            operation=str(one["operation"]),
+            metadata=deltalog.parsed(one["userMetadata"]),
+            metrics=dict(one["operationMetrics"] or ()),
+        )
+        for one in answer(spark, f"describe history {table.sql}{limit}")
+    }
+
+
+def _in_files(
+    spark: SparkSession, table: Table, read: Callable[[ObjectStore], _T | None]
+) -> _T | None:
+    """Read a log from its files, None where Python does not reach them or finds nothing."""
+    location = location_of(spark, table)
+    try:
+        return read(objects) if (objects := log_files(location)) else None
+    except SingerSparkError as error:
+        give_up(location, error)
+        return None
 
 
 def location_of(spark: SparkSession, table: Table) -> str:
@@ -195,25 +210,3 @@ def location_of(spark: SparkSession, table: Table) -> str:
     if table.sql not in LOCATIONS:
         LOCATIONS[table.sql] = str(table.detail(spark)["location"])
     return LOCATIONS[table.sql]
-
-
-def _described(spark: SparkSession, table: Table, version: int) -> CommitInfo | None:
-    """Ask Spark: for the newest commit, and for more where others have committed since."""
-    found = _history(spark, table, version, 1)
-    return found or _history(spark, table, version, _MANY_COMMITS)
-
-
-def _history(spark: SparkSession, table: Table, version: int, most: int) -> CommitInfo | None:
-    try:
-        history = answer(spark, f"describe history {table.sql} limit {most}")
-    except SPARK_ERRORS as error:
-        logger.debug("%s: %s", table, innermost_cause(error))
-        return None
-    for one in (one for one in history if one["version"] == version):
-        return CommitInfo(
-            version=version,
-            operation=str(one["operation"]),
-            metadata=deltalog.parsed(one["userMetadata"]),
-            metrics=dict(one["operationMetrics"] or ()),
-        )
-    return None

@@ -36,11 +36,7 @@ _LOST_KEY = T.StructField("lost_key", T.BooleanType())
 def set_aside(spark: SparkSession, place: Table, records: DataFrame, commit: Commit) -> int:
     """Append records to the quarantine in one commit, and return how many there were.
 
-    Args:
-        spark: The stream's session.
-        place: The table.
-        records: Record, error, line, version and whether nothing says which row it is of.
-        commit: The run and the stream.
+    `records` has record, error, line, version and whether nothing says which row it is of.
     """
     rows = records.selectExpr(
         "record",
@@ -80,15 +76,8 @@ def held_keys(
 ) -> DataFrame | None:
     """Return the keys of what was set aside in this run, or of these versions in any run.
 
-    The source has these rows, so none of them may be retired. None where nothing was set aside.
-
-    Args:
-        spark: The stream's session.
-        place: The table of the records.
-        commit: The run and the stream.
-        versions: The versions of the stream that are loaded.
-        keys: The key columns as the stream declares them.
-        table: The schema of the stream's table.
+    The source has these rows, so none of them may be retired. None where nothing was set aside. The
+    stream declares its key columns as `keys`, its table has the schema `table`.
 
     Raises:
         UnreadableKeyError: A record does not say which row it is of.
