@@ -31,16 +31,7 @@ from target_spark_delta.streams.destination import Destination
 
 
 class SparkDeltaSink:
-    """Takes the records of a stream.
-
-    Args:
-        destination: Where they go.
-        validator: What they must satisfy.
-        schema: The schema they are under.
-        mapping: What becomes of them first, where a map or flattening changes them.
-        folder: Where segments are spooled.
-        on_open: Called with each new segment.
-    """
+    """Takes the records of a stream under one SCHEMA; `on_open` hears of each new segment."""
 
     def __init__(
         self,

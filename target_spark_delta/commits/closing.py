@@ -178,7 +178,7 @@ def _drop_abandoned(queue: CommitQueue, sinks: Iterable[SparkDeltaSink]) -> None
 def _drop_spooled(queue: CommitQueue, sinks: Iterable[SparkDeltaSink]) -> None:
     """Have the folder emptied that a remote Spark has read records from."""
     for sink in sinks:
-        if staging := sink.destination.staging(queue.assignment.run_id):
+        if staging := sink.destination.spool_folder(queue.assignment.run_id):
             queue.do(sink, partial(empty_folder, place=staging))
             break
     queue.drain()
@@ -191,6 +191,6 @@ def drop_abandoned(spark: SparkSession, destination: Destination) -> None:
     """
     races.confirm(spark)
     try:
-        staging.drop_abandoned(spark, destination.place(0), destination.staging_prefix)
+        staging.drop_abandoned(spark, destination.staged_table(0), destination.staging_prefix)
     except SPARK_ERRORS as error:
         logger.warning("Staged tables of killed runs stay: %s", innermost_cause(error)[:300])

@@ -36,11 +36,7 @@ class _Waiting:
 
 
 class SegmentCutter:
-    """Closes the open segments of all streams, and hands them to the queue.
-
-    Args:
-        queue: Commits them.
-    """
+    """Closes the open segments of all streams, and hands them to the queue."""
 
     def __init__(self, queue: CommitQueue) -> None:
         self.sinks: dict[str, SparkDeltaSink] = {}

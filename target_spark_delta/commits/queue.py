@@ -30,13 +30,7 @@ _SEGMENTS_AHEAD = 2
 
 
 class CommitQueue:
-    """What is on its way from the spool to a commit, and the STATEs that wait for it.
-
-    Args:
-        settings: What the user chose.
-        lanes: Do the commits.
-        assignment: The run that they are made for.
-    """
+    """What is on its way from the spool to a commit, and the STATEs that wait for it."""
 
     def __init__(self, settings: Settings, lanes: Lanes, assignment: Assignment) -> None:
         self.settings = settings

@@ -44,6 +44,7 @@ from target_spark_delta.table import races
 from target_spark_delta.table.commit import Commit, Counts, describe_commits, note, take_back_own
 from target_spark_delta.table.ddl import adapt, create, regain_clusters
 from target_spark_delta.table.earlier_rows import check_owner
+from target_spark_delta.table.evolve import changed
 from target_spark_delta.table.log import metadata_of, newest_version, read_commit
 from target_spark_delta.table.quarantine import set_aside
 
@@ -59,7 +60,7 @@ def load_segment(
     if sum(1 for _ in column_names(destination.declared)) > WIDE:
         interpret(spark)
     with explained(destination.stream), reported(destination.stream) as told:
-        spool = destination.staging(commit.run_id)
+        spool = destination.spool_folder(commit.run_id)
         source = open_segment(
             spark, segment, staging=spool, quarantine=destination.settings.quarantine
         )
@@ -145,7 +146,7 @@ def _load_rows(
         facts = segment.facts or _facts_in_files(batch, source.footers, segment)
         batch = replace(batch, facts=facts)
         if destination.overwrites or (destination.stages_parts and not work.progress.made_table):
-            overwrite.stage(spark, batch, destination.place, commit.run_id)
+            overwrite.stage(spark, batch, destination.staged_table, commit.run_id)
             return None
         # Of few rows in files of a known size the plan is clear.
         is_small = batch.scratch is not None and batch.count <= FEW_ROWS
@@ -229,7 +230,7 @@ def make_batch(work: Work, columns: Columns, rows: DataFrame, count: int) -> Bat
         bookmark=work.bookmark,
         options=destination.options,
         progress=work.progress,
-        place=destination.place,
+        staged_table=destination.staged_table,
         scope=destination.scope,
         compares_by=destination.compares_by,
         removes_at_end=destination.removes_at_end and not work.progress.made_table,
@@ -246,17 +247,7 @@ def _facts_in_files(batch: Batch, footers: Sequence[Footer], segment: Segment) -
 def as_spelled(table: T.StructType, columns: Sequence[str]) -> T.StructType:
     """Name a table's columns as the stream does, whose options are about them."""
     names = {name.lower(): name for name in columns}
-    return T.StructType(
-        [
-            T.StructField(
-                names.get(field.name.lower(), field.name),
-                field.dataType,
-                field.nullable,
-                metadata=field.metadata,
-            )
-            for field in table
-        ]
-    )
+    return T.StructType([changed(field, name=names.get(field.name.lower())) for field in table])
 
 
 def check_table(spark: SparkSession, work: Work, schema: T.StructType, commit: Commit) -> None:

@@ -219,6 +219,13 @@ class Segment:
                 rest._write(block)
             file.truncate(self._marked_size)
 
+    def note_rows(self, rows: int, deletions: int, versioned: int) -> None:
+        """Note what the files of a BATCH hold."""
+        self.rows, self.has_deletions, self.has_versions = rows, deletions > 0, versioned > 0
+        self.is_partial = deletions > 0 or (
+            self.manifest is not None and self.manifest.rules.partial
+        )
+
     def note_facts(self, names: Sequence[str]) -> None:
         """Sum up the keys, which take memory, in what a merge needs to know of them."""
         if self.keys:

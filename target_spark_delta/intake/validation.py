@@ -50,14 +50,7 @@ class MissingKeyError(InvalidRecordError, MissingKeyPropertiesError):
 
 
 class Validator:
-    """Checks the records of one stream.
-
-    Args:
-        stream: The stream's name, for messages.
-        schema: The stream's JSON Schema.
-        keys: Its key properties.
-        full: Whether the whole schema is checked, or only what the table cannot do without.
-    """
+    """Checks the records of one stream: in `full`, or only what the table cannot do without."""
 
     def __init__(
         self, stream: str, schema: Mapping[str, Any], keys: Sequence[str], *, full: bool

@@ -22,7 +22,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.storagelevel import StorageLevel
 
 from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
@@ -33,6 +32,7 @@ from target_spark_delta.methods.equality import projected, shared_type
 from target_spark_delta.methods.merge import between
 from target_spark_delta.methods.per_key import column_ranges
 from target_spark_delta.methods.staging import stage_rows, staged_rows
+from target_spark_delta.rows import spark_jobs
 from target_spark_delta.table import commit
 from target_spark_delta.table.commit import Counts
 from target_spark_delta.table.log import newest_version
@@ -182,11 +182,8 @@ def _settled(
         held = Held(left.toArrow(), left.schema)
         yield _opened(spark, held), held.rows
         return
-    left = left.persist(StorageLevel.DISK_ONLY)
-    try:
-        yield left, left.count()
-    finally:
-        left.unpersist()
+    with spark_jobs.kept(left) as settled:
+        yield settled, settled.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +298,7 @@ def _set_apart(spark: SparkSession, batch: Batch, rows: DataFrame) -> Staged | H
     few = rows.limit(_FEW_ROWS + 1).toArrow()
     if few.num_rows <= _FEW_ROWS:
         return Held(few, rows.schema)
-    place = batch.place(len(batch.progress.overlap))
+    place = batch.staged_table(len(batch.progress.overlap))
     return stage_rows(spark, place, rows)
 
 

@@ -150,7 +150,7 @@ class Batch:
     bookmark: Bookmark | None  # the tap's bookmark, where rows below it are sent again
     options: StreamSettings  # what the user chose for the stream
     progress: Progress  # what the run remembers of the stream
-    place: Callable[[int], Table]  # gives places, by number, where rows can wait
+    staged_table: Callable[[int], Table]  # gives places, by number, where rows can wait
     is_new: bool = False  # whether the table was made for this batch and has no rows
     is_partial: bool = False  # whether some rows carry only some of their columns
     removes: bool = False  # whether some rows are deletions that remove what they name

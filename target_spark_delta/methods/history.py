@@ -12,7 +12,6 @@ from dataclasses import replace
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
-from pyspark.storagelevel import StorageLevel
 
 from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
@@ -30,6 +29,7 @@ from target_spark_delta.rows.columns import (
     VALID_FROM,
     VALID_TO,
 )
+from target_spark_delta.rows.spark_jobs import kept
 from target_spark_delta.table import commit
 from target_spark_delta.table.commit import Counts, Late, Tally
 from target_spark_delta.table.races import with_retry
@@ -55,8 +55,7 @@ def _link(spark: SparkSession, batch: Batch, facts: KeyFacts) -> Counts:
     events = _behind_versions(batch, events)
     if TABLE_VERSION in batch.always:
         events = _reopened(batch, events)
-    linked = _linked(batch, events).persist(StorageLevel.DISK_ONLY)
-    try:
+    with kept(_linked(batch, events)) as linked:
         count = linked.count()
         tally.check(batch.table, batch.count)
         if batch.is_new:
@@ -64,8 +63,6 @@ def _link(spark: SparkSession, batch: Batch, facts: KeyFacts) -> Counts:
         late = _late(batch, known, linked)
         counts = merge_changed(spark, batch.table, _changes(batch, facts, known, linked))
         return replace(counts, late=late)
-    finally:
-        linked.unpersist()
 
 
 def close_versions(spark: SparkSession, table: Table, version: int, now: str) -> Counts:

@@ -37,7 +37,7 @@ from target_spark_delta.table.ddl import (
     regain_clusters,
     tell_lost_constraints,
 )
-from target_spark_delta.table.evolve import unify
+from target_spark_delta.table.evolve import changed, unify
 from target_spark_delta.table.table import Table
 
 _RUN = "\0run"
@@ -131,12 +131,7 @@ def _holding(before: T.StructType, schema: T.StructType, plan: Swap) -> T.Struct
     known = T.StructType([field for field in before if field.name.lower() in coming])
     wide = unify(known, schema, name=plan.batch.table.name, dates=plan.policy.dates)
     types = {field.name.lower(): field.dataType for field in wide}
-    return T.StructType(
-        [
-            T.StructField(f.name, types[f.name.lower()], f.nullable, metadata=f.metadata)
-            for f in schema
-        ]
-    )
+    return T.StructType([changed(f, kind=types[f.name.lower()]) for f in schema])
 
 
 def _held_rows(spark: SparkSession, plan: Swap, held: DataFrame, rows: DataFrame) -> DataFrame:

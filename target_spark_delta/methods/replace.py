@@ -14,7 +14,6 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.storagelevel import StorageLevel
 
 from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
@@ -33,6 +32,7 @@ from target_spark_delta.methods.per_key import (
     key_facts,
     one_per_key,
 )
+from target_spark_delta.rows.spark_jobs import kept
 from target_spark_delta.table import commit
 from target_spark_delta.table.commit import Counts
 
@@ -305,11 +305,8 @@ def _merge_rows(spark: SparkSession, batch: Batch, rows: DataFrame, part: _Part)
         f"on {same_key(batch.keys)} where {part('t.')}"
     )
     removed = others.withColumn(_REMOVED, F.lit(col=True))
-    merged = rows.unionByName(removed, allowMissingColumns=True).persist(StorageLevel.DISK_ONLY)
-    try:
+    with kept(rows.unionByName(removed, allowMissingColumns=True)) as merged:
         return merge(spark, batch.table, _changes(batch, merged))
-    finally:
-        merged.unpersist()
 
 
 def _changes(batch: Batch, merged: DataFrame) -> Changes:

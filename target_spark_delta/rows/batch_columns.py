@@ -90,10 +90,7 @@ def note_facts(segment: Segment, manifest: Manifest, opened: Opened) -> None:
     else:
         rows, deletions = sum(footer.rows for footer in opened.footers), 0
         versioned = 0 if manifest.version is None else rows
-    segment.rows = rows
-    segment.has_deletions = deletions > 0
-    segment.is_partial = segment.has_deletions or manifest.rules.partial
-    segment.has_versions = versioned > 0
+    segment.note_rows(rows, deletions, versioned)
 
 
 def _count(manifest: Manifest, frames: Sequence[DataFrame]) -> tuple[int, int, int]:

@@ -61,10 +61,8 @@ def stage_lines(segment: Segment, manifest: Manifest, texts: DataFrame, place: s
     )
     checked.where("c.line is not null").select("c.line").write.mode("overwrite").text(place)
     counts = seen.get
-    segment.rows, segment.rejected = counts["rows"], counts["rejected"]
-    segment.has_deletions = counts["deletions"] > 0
-    segment.is_partial = segment.has_deletions or manifest.rules.partial
-    segment.has_versions = counts["versioned"] > 0
+    segment.rejected = counts["rejected"]
+    segment.note_rows(counts["rows"], counts["deletions"], counts["versioned"])
     return int(counts["read"])
 
 

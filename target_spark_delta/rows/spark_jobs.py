@@ -129,6 +129,16 @@ def planned_once(spark: SparkSession) -> Iterator[None]:
 
 
 @contextmanager
+def kept(rows: DataFrame) -> Iterator[DataFrame]:
+    """Have Spark keep rows on its disk, so that they are worked out once."""
+    rows = rows.persist(StorageLevel.DISK_ONLY)
+    try:
+        yield rows
+    finally:
+        rows.unpersist()
+
+
+@contextmanager
 def worked_out(rows: DataFrame, scratch: Path | None) -> Iterator[tuple[DataFrame, int]]:
     """Give rows that are worked out once, and how many there are.
 
@@ -137,11 +147,8 @@ def worked_out(rows: DataFrame, scratch: Path | None) -> Iterator[tuple[DataFram
     with this process.
     """
     if scratch is None:
-        kept = rows.persist(StorageLevel.DISK_ONLY)
-        try:
-            yield kept, kept.count()
-        finally:
-            kept.unpersist()
+        with kept(rows) as settled:
+            yield settled, settled.count()
         return
     folder = scratch / f"rows-{next(_folders)}"
     try:

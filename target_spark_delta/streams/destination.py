@@ -183,7 +183,7 @@ class Destination:
             return Table.in_catalog(settings.catalog, _OURS, f"quarantine_{name}")
         return Table.at_path(settings.path, "_quarantine", name)
 
-    def place(self, number: int) -> Table:
+    def staged_table(self, number: int) -> Table:
         """Return where rows wait for the end of the stream, by the number of their schema."""
         settings, name = self.settings, f"{table_name(self.stream)}_{number}"
         if settings.catalog:
@@ -203,7 +203,7 @@ class Destination:
         digest = hashlib.sha256(self.pipeline.encode()).hexdigest()[:8]
         return f"staging_{table_name(self.pipeline)}_{digest}".lower()
 
-    def staging(self, run_id: str) -> str | None:
+    def spool_folder(self, run_id: str) -> str | None:
         """Return where a run's records wait that Spark cannot read from this machine's disk."""
         if shares_disk():
             return None

@@ -31,6 +31,7 @@ from target_spark_delta.rows.columns import HISTORY_COLUMNS, METADATA
 from target_spark_delta.settings import Settings
 from target_spark_delta.streams.destination import Destination
 from target_spark_delta.streams.safety import check_completeness
+from target_spark_delta.table.evolve import changed
 
 logger = logging.getLogger(__name__)
 # A file system's limit is 255; beside a table there are others, named after it.
@@ -140,13 +141,8 @@ def _with_required(declared: T.StructType, schema: Mapping[str, Any]) -> T.Struc
     properties = schema["properties"]
     return T.StructType(
         [
-            T.StructField(
-                field.name,
-                field.dataType,
-                nullable=field.name not in required or nullable(properties[field.name]),
-                metadata=field.metadata,
-            )
-            for field in declared
+            changed(one, nullable=one.name not in required or nullable(properties[one.name]))
+            for one in declared
         ]
     )
 

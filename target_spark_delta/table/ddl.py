@@ -115,21 +115,24 @@ def regain_clusters(
 def cluster(spark: SparkSession, table: Table, columns: Sequence[str]) -> None:
     """Cluster what is written to a table from now on."""
     if columns:
-        races.confirm(spark)
-        with_retry(table, lambda: _set_clusters(spark, table, columns))
-
-
-def _set_clusters(spark: SparkSession, table: Table, columns: Sequence[str]) -> None:
-    if columns:
-        spark.sql(f"alter table {table.sql} {columns_ddl('cluster by', columns)}")
+        alter(spark, table, _columns_ddl("cluster by", columns))
 
 
 def allow_names(spark: SparkSession, table: Table, columns: T.StructType) -> None:
     """Make an existing table take columns of these names."""
     if properties := naming(columns):
-        statement = f"alter table {table.sql} set {properties_ddl(properties)}"
-        races.confirm(spark)
-        with_retry(table, lambda: spark.sql(statement))
+        set_properties(spark, table, properties)
+
+
+def alter(spark: SparkSession, table: Table, change: str) -> None:
+    """Change what a table says of itself."""
+    races.confirm(spark)
+    with_retry(table, lambda: spark.sql(f"alter table {table.sql} {change}"))
+
+
+def set_properties(spark: SparkSession, table: Table, properties: Mapping[str, str]) -> None:
+    """Give a table properties."""
+    alter(spark, table, f"set {_properties_ddl(properties)}")
 
 
 def _add_columns(spark: SparkSession, table: Table, added: Sequence[AddColumn]) -> None:
@@ -221,10 +224,10 @@ def create(spark: SparkSession, table: Table, schema: T.StructType, layout: Layo
     definition = " ".join(
         [
             f"table {table.sql} ({columns}) using delta",
-            columns_ddl("partitioned by", layout.partition_by),
-            columns_ddl("cluster by", layout.cluster_by),
+            _columns_ddl("partitioned by", layout.partition_by),
+            _columns_ddl("cluster by", layout.cluster_by),
             f"comment {literal(layout.comment)}" if layout.comment else "",
-            properties_ddl(properties),
+            _properties_ddl(properties),
         ]
     )
     try:
@@ -255,9 +258,9 @@ def _create_over(
         writer = spark.createDataFrame([], schema).write.format("delta").mode("append")
         writer = writer.options(**{k: v for k, v in properties.items() if k.startswith("delta.")})
         table.save(writer.partitionBy(*layout.partition_by))
-        _set_clusters(spark, table, layout.cluster_by)
+        cluster(spark, table, layout.cluster_by)
         if properties:
-            spark.sql(f"alter table {table.sql} set {properties_ddl(properties)}")
+            set_properties(spark, table, properties)
     else:
         raise error
 
@@ -274,12 +277,10 @@ def naming(*datatypes: T.DataType) -> dict[str, str]:
     return dict(_MAPPING) if odd else {}
 
 
-def columns_ddl(clause: str, names: Sequence[str]) -> str:
-    """Write a clause that names columns as SQL, nothing without any."""
+def _columns_ddl(clause: str, names: Sequence[str]) -> str:
     return f"{clause} ({', '.join(map(quote, names))})" if names else ""
 
 
-def properties_ddl(properties: Mapping[str, str]) -> str:
-    """Write table properties as SQL."""
+def _properties_ddl(properties: Mapping[str, str]) -> str:
     listed = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
     return f"tblproperties ({listed})" if listed else ""

@@ -31,10 +31,6 @@ def check_left(it: StreamTable, spark: SparkSession | None, others: Collection[T
     A run that was paused may have committed them since the runner looked at the table. Where the
     runner could not look, how far they go is reported, so that `--resume` goes on from there. The
     stream fills the `others` too. Return whether it could be judged.
-
-    Raises:
-        TransientError: They would be there twice; a run that begins now knows them.
-        StateError: They would be there twice.
     """
     table, run, stream = it.table, it.run, it.source
     if not run.failed:
@@ -94,9 +90,6 @@ def check_start(it: StreamTable, spark: SparkSession | None, *, by_name: bool) -
     Its bookmark is lost: the table's own commits know one. A full read that is appended because
     someone chose that `by_name` never has one, and is appended each time. Return whether it could
     be judged.
-
-    Raises:
-        StateError: The rows would be there twice.
     """
     table, run, stream = it.table, it.run, it.source
     if not run.begins_afresh(stream) or (by_name and run.rereads):
@@ -143,11 +136,7 @@ class NotOursError(DataError):
 
 
 def check_owner(spark: SparkSession, table: Table, pipeline: str | None) -> None:
-    """Refuse to replace a table that another pipeline loads, or that nobody of ours has made.
-
-    Raises:
-        NotOursError: It is not this pipeline's.
-    """
+    """Refuse to replace a table that another pipeline loads, or that nobody of ours has made."""
     # The newest commits nearly always decide; all of a long log take seconds to read.
     if not _is_known(_commits(spark, table, f"limit {_FEW_COMMITS}"), table, pipeline):
         _is_known(_commits(spark, table, ""), table, pipeline, are_all=True)

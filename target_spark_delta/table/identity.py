@@ -113,11 +113,7 @@ class StreamTable:
         return history_of(self.table, self.known, spark)
 
     def check(self, spark: SparkSession | None) -> bool:
-        """Refuse a table that is not as the pipeline has left it; return whether it can be judged.
-
-        Raises:
-            StateError: The state is ahead of the table.
-        """
+        """Refuse a table that is not as the pipeline left it; return whether it can be judged."""
         known = self.known
         if known is None or known.is_absent:
             return True
@@ -132,11 +128,7 @@ class StreamTable:
         return True
 
     def check_name(self) -> None:
-        """Refuse a table that the stored state was never loaded into, under whatever name.
-
-        Raises:
-            StateError: The state belongs to tables of other names.
-        """
+        """Refuse a table that the stored state was never loaded into, under whatever name."""
         tables, source = self.run.tables, self.source
         others = [
             name
@@ -153,9 +145,6 @@ class StreamTable:
         """Refuse a table that was removed, made anew or restored while the run loaded it.
 
         It has made the versions `written`, and `rests` on the rows that were there, or on none.
-
-        Raises:
-            StateError: It lacks rows.
         """
         known = self.known if rests else None
         expected = [known] if known and not known.is_absent else []

@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
@@ -25,9 +25,6 @@ from singer_spark.errors import SingerSparkError
 from singer_spark.state.create import open_objects
 from singer_spark.state.objects import ObjectStore
 from target_spark_delta.table.table import Table, answer
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
 
 logger = logging.getLogger(__name__)
 
@@ -116,24 +113,20 @@ def remove_folder(location: str) -> None:
     if folder is not None:
         shutil.rmtree(folder.expanduser(), ignore_errors=True)
         return
-    parts = urlsplit(location)
-    if parts.scheme not in _S3 or parts.netloc in _out_of_reach:
-        return
-    # Only where it is needed: it takes a while to load.
-    import boto3
-    from botocore.exceptions import BotoCoreError, ClientError
-
+    objects = files_of(location)
     try:
-        _remove_prefix(boto3.client("s3"), parts.netloc, f"{parts.path.strip('/')}/")
-    except (BotoCoreError, ClientError) as error:
+        if objects:
+            _empty(objects, "")
+    except SingerSparkError as error:
         logger.debug("%s: %s", location, error)
 
 
-def _remove_prefix(client: S3Client, bucket: str, prefix: str) -> None:
-    pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-    for page in pages:
-        for entry in page.get("Contents", []):
-            client.delete_object(Bucket=bucket, Key=entry["Key"])
+def _empty(objects: ObjectStore, folder: str) -> None:
+    for name in objects.list(folder):
+        if name.endswith("/"):
+            _empty(objects, f"{folder}{name}")
+        else:
+            objects.delete(f"{folder}{name}")
 
 
 def forget_last_commit(spark: SparkSession) -> None:

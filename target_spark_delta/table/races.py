@@ -120,8 +120,7 @@ def _run_of(spark: SparkSession) -> _Run | None:
 def is_lost_race(table: Table, error: Exception) -> bool:
     """Say whether another writer was faster, which is no error of this one.
 
-    Raises:
-        TransientError: It was a newer run of the pipeline.
+    A newer run of the pipeline is one.
     """
     if _FENCED in str(error):
         raise overtaken(table) from error

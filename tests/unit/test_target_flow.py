@@ -276,8 +276,8 @@ def test_lines_for_a_remote_spark_are_sent_to_a_folder_of_the_run():
     declared = SchemaMessage(schema=KEYED["schema"], keys=["id"])
     destination = destination_of("s", declared, target._settings)
     spool = "s3a://lake/_singer_spark/spool"
-    assert destination.staging("run 1") == f"{spool}/run_1"
-    assert destination.staging("run-2") == f"{spool}/run_2"
+    assert destination.spool_folder("run 1") == f"{spool}/run_1"
+    assert destination.spool_folder("run-2") == f"{spool}/run_2"
 
 
 def test_a_history_that_cannot_be_repeated_is_warned_of(load, caplog):
