@@ -66,7 +66,7 @@ class SegmentCutter:
         """Take a STATE: what waits for it is committed, and it is released once it is true."""
         for sink in self.sinks.values():
             if sink.segment:
-                sink.segment.mark(state)
+                sink.segment.mark()
         before = self._states.take(state, line)
         self._submit_held_files(before)
         for stream in list(self._waiting):

@@ -15,7 +15,7 @@ from target_spark_delta.sink import SparkDeltaSink
 from target_spark_delta.streams.destination import Destination
 from target_spark_delta.streams.safety import needs_other_key
 from target_spark_delta.table.commit import Commit, describe_commits
-from target_spark_delta.table.earlier_rows import check_left, check_start
+from target_spark_delta.table.earlier_rows import check_failed_runs, check_start
 from target_spark_delta.table.table import Table
 
 
@@ -85,7 +85,7 @@ def _check_rows(
     by_name = destination.options.load_method == "append-only"
 
     def check(spark: SparkSession | None) -> bool:
-        is_judged = check_left(table, spark, others)
+        is_judged = check_failed_runs(table, spark, others)
         if destination.scope is not None:
             is_judged &= check_start(table, spark, by_name=by_name)
         return is_judged

@@ -119,7 +119,7 @@ class CommitQueue:
         if 0 < sink.last_line < sink.activated_line:
             return True
         end = sink.last_line or sink.activated_line or sink.declared_line
-        return self.states.tells_end(sink.source, end)
+        return self.states.shows_end(sink.source, end)
 
     def do(self, sink: SparkDeltaSink, job: Job) -> None:
         """Have something done in a stream's order that counts as a segment of it."""

@@ -33,9 +33,9 @@ def utc_now() -> str:
 def reported(stream: str) -> Iterator[list[tuple[Counts, int]]]:
     """Tell the runner what has become of so many records, once that is committed."""
     started = time.monotonic()
-    told: list[tuple[Counts, int]] = []
-    yield told
-    for counts, rows in told:
+    done: list[tuple[Counts, int]] = []
+    yield done
+    for counts, rows in done:
         report(
             "commit",
             stream,

@@ -59,7 +59,7 @@ def load_segment(
     destination = work.destination
     if sum(1 for _ in column_names(destination.declared)) > WIDE:
         interpret(spark)
-    with explained(destination.stream), reported(destination.stream) as told:
+    with explained(destination.stream), reported(destination.stream) as done:
         spool = destination.spool_folder(commit.run_id)
         source = open_segment(
             spark, segment, staging=spool, quarantine=destination.settings.quarantine
@@ -72,7 +72,7 @@ def load_segment(
             see_same_table(spark, work, commit.run_id)
             _note_change(spark, work, counts, if_made if work.progress.made_table else commit)
             _note_key(spark, work, counts, commit)
-            told += [] if counts is None else [(counts, segment.loaded)]
+            done += [] if counts is None else [(counts, segment.loaded)]
         work.progress.set_aside += segment.rejected
         empty_staging(spark, segment, spool)
 
@@ -115,7 +115,7 @@ def _load_rows(
     before = None if destination.overwrites else found
     if destination.appends and destination.bookmarks and work.progress.first_look is None:
         # Before the table is changed to fit.
-        work.progress.first_look = append.look_at(spark, destination.table, found)
+        work.progress.first_look = append.first_look_at(spark, destination.table, found)
     if found is not None:
         check_table(spark, work, found, commit)
         _follow_key(spark, work, commit)

@@ -65,7 +65,7 @@ class States:
             released = self._held.popleft().state
         return released
 
-    def tells_end(self, stream: str, line: int) -> bool:
+    def shows_end(self, stream: str, line: int) -> bool:
         """Say whether the newest STATE came at a line or later, and tells that a stream is done."""
         if self.newest is None or self.newest.line < line:
             return False

@@ -203,7 +203,7 @@ def parse_manifest(
     return tuple(files), kind
 
 
-def rows_told(body: Mapping[str, Any]) -> int | None:
+def rows_written(body: Mapping[str, Any]) -> int | None:
     """Return how many records the files of a BATCH message have, where its tap says so."""
     member = body.get(MEMBER)
     rows = member.get("rows") if isinstance(member, Mapping) else None

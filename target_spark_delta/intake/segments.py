@@ -108,7 +108,6 @@ class Segment:
     is_partial: bool = False
     has_versions: bool = False
     has_deletions: bool = False
-    state: bytes | None = None
     keys: set[Any] | None = None
     facts: KeyFacts | None = None
     manifest: Manifest | None = None
@@ -155,9 +154,8 @@ class Segment:
         self.rows += 1
         self.size += len(entry)
 
-    def mark(self, state: bytes) -> None:
-        """Remember that everything up to here is what this STATE speaks of."""
-        self.state = state
+    def mark(self) -> None:
+        """Remember that a STATE speaks of everything up to here."""
         self._marked_rows, self._marked_size = self.rows, self.size
         self._marked_rejected = self.rejected
 

@@ -57,17 +57,17 @@ _EXACT = (
 
 def write(spark: SparkSession, batch: Batch) -> Counts:
     """Add the rows that the table lacks."""
-    with lacked_rows(spark, batch) as lacked:
+    with missing_rows(spark, batch) as missing:
         counts = Counts()
-        if lacked.count:
-            counts = commit.append(batch.table, lacked.rows, lacked.count)
-        if lacked.overlap is not None:
-            batch.progress.overlap.append(lacked.overlap)
-        return replace(counts, unchanged=batch.count - lacked.count)
+        if missing.count:
+            counts = commit.append(batch.table, missing.rows, missing.count)
+        if missing.overlap is not None:
+            batch.progress.overlap.append(missing.overlap)
+        return replace(counts, unchanged=batch.count - missing.count)
 
 
 @dataclass(frozen=True, slots=True)
-class Lacked:
+class Missing:
     """The rows of a batch that are to be added."""
 
     rows: DataFrame  # the rows
@@ -75,7 +75,7 @@ class Lacked:
     overlap: Staged | Held | None = None  # what must be kept for the batches that follow
 
 
-def look_at(spark: SparkSession, table: Table, schema: T.StructType | None) -> FirstLook:
+def first_look_at(spark: SparkSession, table: Table, schema: T.StructType | None) -> FirstLook:
     """Note what a table is when a run begins; one without a schema is not there yet."""
     if schema is None:
         return FirstLook()
@@ -84,10 +84,10 @@ def look_at(spark: SparkSession, table: Table, schema: T.StructType | None) -> F
 
 
 @contextmanager
-def lacked_rows(spark: SparkSession, batch: Batch) -> Iterator[Lacked]:
+def missing_rows(spark: SparkSession, batch: Batch) -> Iterator[Missing]:
     """Give the rows of a batch that the table lacks."""
     rows = batch.rows.select(*map(quote, batch.columns))
-    everything = Lacked(rows, batch.count)
+    everything = Missing(rows, batch.count)
     look, column = batch.progress.first_look, batch.compares_by
     if column is None or look is None or look.version is None or look.schema is None:
         yield everything
@@ -102,14 +102,14 @@ def lacked_rows(spark: SparkSession, batch: Batch) -> Iterator[Lacked]:
         return
     overlap = _set_apart(spark, batch, rows.where(near.here))
     known = _side(table.where(near.there), _TABLE, shared)
-    with _left_of(spark, batch, overlap, known, near, shared) as (left, more):
+    with _missing_of(spark, batch, overlap, known, near, shared) as (left, more):
         new = rows.where(f"({near.here}) is not true")
         new = new.unionByName(left) if more else new
-        yield Lacked(new, batch.count - overlap.rows + more, overlap)
+        yield Missing(new, batch.count - overlap.rows + more, overlap)
 
 
 @contextmanager
-def _left_of(
+def _missing_of(
     spark: SparkSession,
     batch: Batch,
     overlap: Staged | Held,
@@ -120,7 +120,7 @@ def _left_of(
     """Give those rows of the overlap that are to be added, and their number."""
     here = _side(_opened(spark, overlap), _HERE, shared)
     if isinstance(overlap, Held) and not batch.progress.overlap:
-        left = _few_left_over(here, known)
+        left = _missing_of_few(here, known)
         if left is not None:
             yield _opened(spark, Held(left, overlap.schema)), left.num_rows
             return
@@ -128,11 +128,11 @@ def _left_of(
     column = batch.compares_by or ""
     parts = (_earlier_side(_near(part, column, near.there), known, shared) for part in earlier)
     union = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), [here, known, *parts])
-    with _settled(spark, _left_over(union), are_few=isinstance(overlap, Held)) as settled:
+    with _settled(spark, _missing_among(union), are_few=isinstance(overlap, Held)) as settled:
         yield settled
 
 
-def _few_left_over(here: DataFrame, known: DataFrame) -> pa.Table | None:
+def _missing_of_few(here: DataFrame, known: DataFrame) -> pa.Table | None:
     """Leave out of few rows those that the table has, without a shuffle.
 
     None where there are too many, or values that Python does not know.
@@ -143,11 +143,11 @@ def _few_left_over(here: DataFrame, known: DataFrame) -> pa.Table | None:
     compared = [f"{name} as {quote(f'{_PLACE}{name}')}" for name in there.column_names]
     sent = here.selectExpr(f"{quote(_ROW)}.*", *compared).toArrow()
     split = sent.num_columns - len(compared)
-    rows, told = sent.select(range(split)), sent.select(range(split, sent.num_columns))
+    rows, compared_rows = sent.select(range(split)), sent.select(range(split, sent.num_columns))
     kept = []
     try:
         unused = Counter(_as_tuples(there))
-        for number, row in enumerate(_as_tuples(told)):
+        for number, row in enumerate(_as_tuples(compared_rows)):
             if unused[row] > 0:
                 unused[row] -= 1
             else:
@@ -274,7 +274,7 @@ def _earlier_side(
     return matches.selectExpr(f"{_EARLIER} as {quote(_SIDE)}", *columns)
 
 
-def _left_over(sides: DataFrame) -> DataFrame:
+def _missing_among(sides: DataFrame) -> DataFrame:
     """Leave out of the batch's rows those that the table has, less what earlier batches used up.
 
     Where the table has n of a row, the first n that were sent in the run are the table's own.

@@ -32,7 +32,7 @@ class Bookmark:
     value: Any
 
 
-def told_bookmark(stream: str) -> Bookmark | None:
+def reported_bookmark(stream: str) -> Bookmark | None:
     """Return the bookmark of a stream, where a tap of this run has told it."""
     fact = last_told("bookmark", stream) or {}
     column, value = fact.get("column"), fact.get("value")
@@ -54,8 +54,8 @@ def count_late(rows: DataFrame, bookmark: Bookmark) -> Late | None:
     if isinstance(datatype, _TIMES):
         ends = (f"unix_micros(cast({end} as timestamp))" for end in (bound, column))
         lateness = " - ".join(ends)
-    told = rows.where(f"{column} < {bound}").selectExpr("count(*)", f"max({lateness})").toArrow()
-    count, worst = (values[0].as_py() for values in told.columns)
+    answer = rows.where(f"{column} < {bound}").selectExpr("count(*)", f"max({lateness})").toArrow()
+    count, worst = (values[0].as_py() for values in answer.columns)
     return Late(count, None if worst is None else worst / 1e6)
 
 

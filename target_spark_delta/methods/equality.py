@@ -88,8 +88,8 @@ def holds_same(
     A column that the rows do not have counts as null.
     """
     given = {name.lower() for name in rows.columns}
-    told = set(compared(schema.names))
-    fields = [field for field in schema if field.name in told]
+    names = set(compared(schema.names))
+    fields = [field for field in schema if field.name in names]
     before = [comparable(quote(f.name), f.dataType) for f in fields]
     after = [
         sql if field.name.lower() in given else f"cast(null as {to_ddl(field.dataType)})"
@@ -112,8 +112,8 @@ def holds_all(
 ) -> bool:
     """Say whether each row of a part of the table is among others, in the columns of both."""
     types = {field.name.lower(): field.dataType for field in rows.schema}
-    told = {name for name in compared(schema.names) if name != TABLE_VERSION}
-    fields = [f for f in schema if f.name in told and f.name.lower() in types]
+    names = {name for name in compared(schema.names) if name != TABLE_VERSION}
+    fields = [f for f in schema if f.name in names and f.name.lower() in types]
     if not fields:
         return table.rows(spark).where(where).isEmpty()
     # What has another type now is the same only if it reads the same.

@@ -141,11 +141,11 @@ def _reopened(batch: Batch, events: DataFrame) -> DataFrame:
     of_key = Window.partitionBy(*map(quote, batch.keys))
     known = F.max(F.expr(f"if({order} = 0, {version}, null)")).over(of_key)
     last = F.max(F.expr(f"if({order} <= 0, {VALID_FROM}, null)")).over(of_key)
-    told = events.withColumns({_KNOWN: known, _LAST: last})
+    dated = events.withColumns({_KNOWN: known, _LAST: last})
     newer = f"{order} > 0 and not {closes} and {version} > {quote(_KNOWN)}"
     begins = F.min(F.expr(f"if({newer}, {VALID_FROM}, null)")).over(of_key)
     belied = f"{order} = -1 and {VALID_FROM} = {quote(_LAST)} and {quote(_BEGINS)} <= {VALID_FROM}"
-    kept = told.withColumn(_BEGINS, begins).where(f"({belied}) is not true")
+    kept = dated.withColumn(_BEGINS, begins).where(f"({belied}) is not true")
     return kept.drop(_KNOWN, _LAST, _BEGINS)
 
 
@@ -191,12 +191,12 @@ def _seen_in(*group: str) -> Column:
 def _values(batch: Batch, prefix: str = "") -> list[str]:
     """Return SQL for what a version tells of its row."""
     types = {field.name.lower(): field.dataType for field in batch.schema}
-    told = [
+    names = [
         name
         for name in compared(batch.columns)
         if name not in (*batch.keys, TABLE_VERSION, DELETED_AT)
     ]
-    return [comparable(f"{prefix}{quote(name)}", types[name.lower()]) for name in told]
+    return [comparable(f"{prefix}{quote(name)}", types[name.lower()]) for name in names]
 
 
 def _content(batch: Batch) -> Column:

@@ -35,7 +35,7 @@ from target_spark_delta.table.ddl import (
     create,
     frozen,
     regain_clusters,
-    tell_lost_constraints,
+    warn_of_lost_constraints,
 )
 from target_spark_delta.table.evolve import changed, unify
 from target_spark_delta.table.table import Table
@@ -121,7 +121,7 @@ def swap(spark: SparkSession, plan: Swap) -> Counts:
     partitions = plan.layout.partition_by or _kept(known["partitionColumns"], schema)
     clusters = plan.layout.cluster_by or _kept(known["clusteringColumns"], schema)
     counts = _replace(spark, plan, rows, clusters=clusters, partition_by=partitions)
-    tell_lost_constraints(table, before)
+    warn_of_lost_constraints(table, before)
     return counts
 
 

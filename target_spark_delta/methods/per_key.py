@@ -91,8 +91,8 @@ def _aggregated(
 ) -> tuple[list[Any], Mapping[str, Range]]:
     """Aggregate rows, and find the ranges of columns on the way."""
     ranges = [sql for name in columns for sql in _range_sql(name, is_listed=name in listed)]
-    told = rows.selectExpr(*aggregates, *ranges).toArrow()
-    numbers = [column[0].as_py() for column in told.columns]
+    answer = rows.selectExpr(*aggregates, *ranges).toArrow()
+    numbers = [column[0].as_py() for column in answer.columns]
     found = numbers[len(aggregates) :]
     return numbers[: len(aggregates)], {
         name: _range(*found[4 * place : 4 * place + 4]) for place, name in enumerate(columns)
@@ -127,7 +127,7 @@ def _folded(batch: Batch) -> DataFrame:
     Beside every column that is no key stands one that tells whether any record carries it. Of a
     deletion that removes its row nothing else counts.
     """
-    rows = acting(batch)
+    rows = acting_records(batch)
     keys = list(map(quote, batch.keys))
     outside = (LINE_NUMBER, CARRIED, KNOWN, REMOVAL, *batch.keys)
     folded = [name for name in rows.columns if name not in outside]
@@ -158,7 +158,7 @@ def _folded(batch: Batch) -> DataFrame:
     )
 
 
-def acting(batch: Batch) -> DataFrame:
+def acting_records(batch: Batch) -> DataFrame:
     """Leave out the records that do nothing, and note in each which removal it follows."""
     line, removal = quote(LINE_NUMBER), quote(REMOVAL)
     rows = _with_removal(batch).where(f"{removal} is null or {line} >= {removal}")
@@ -246,7 +246,7 @@ def _with_removal_in_time(batch: Batch) -> DataFrame:
     """Go through the records of each key in their order, since one removal makes way for others."""
     rows, column = batch.rows, dated_by(batch) or ""
     keys = list(map(quote, batch.keys))
-    told = (
+    entry = (
         f"named_struct('line', {quote(LINE_NUMBER)}, 'given', {is_carried(column, batch.always)}, "
         f"'value', {quote(column)}, 'deleted', {is_deletion(rows)})"
     )
@@ -262,7 +262,7 @@ def _with_removal_in_time(batch: Batch) -> DataFrame:
     )
     step = f"if(not r.given or {_is_current('r.value', 'state.newest')}, {step}, state)"
     removal = F.expr(
-        f"aggregate(array_sort(collect_list({told})), {start}, (state, r) -> {step}).line"
+        f"aggregate(array_sort(collect_list({entry})), {start}, (state, r) -> {step}).line"
     )
     removals = rows.groupBy(*keys).agg(removal.alias(REMOVAL))
     same = " and ".join(f"t.{key} <=> s.{key}" for key in keys)

@@ -188,8 +188,8 @@ def _rows(batch: Batch) -> DataFrame:
     """Return the rows of the batch, one per key where there are keys, removals marked."""
     rows = one_per_key(batch)[0] if batch.keys else batch.rows
     removed = f"{quote(DELETED_AT)} is not null" if batch.removes else "false"
-    told = {*batch.columns, *(carries(name) for name in batch.columns), LIVES}
-    names = [quote(name) for name in rows.columns if name in told]
+    wanted = {*batch.columns, *(carries(name) for name in batch.columns), LIVES}
+    names = [quote(name) for name in rows.columns if name in wanted]
     return rows.selectExpr(*names, f"{removed} as {quote(_REMOVED)}")
 
 
@@ -210,15 +210,18 @@ def _keyed_by_partition(spark: SparkSession, batch: Batch) -> Batch:
 def _placed(spark: SparkSession, batch: Batch, more: list[str]) -> DataFrame:
     """Repeat each deletion without a partition for those that its key has been seen in."""
     tells = " and ".join(is_carried(name, batch.always) for name in more)
-    told, untold = batch.rows.where(tells), batch.rows.where(f"not ({tells})").drop(*more)
-    untold.createOrReplaceTempView("untold_rows")
+    with_place, without_place = (
+        batch.rows.where(tells),
+        batch.rows.where(f"not ({tells})").drop(*more),
+    )
+    without_place.createOrReplaceTempView("unplaced")
     names, same = [quote(name) for name in (*batch.keys, *more)], same_key(batch.keys)
     known = spark.sql(
-        f"select {', '.join(names)} from {batch.table.sql} t left semi join untold_rows s on {same}"
+        f"select {', '.join(names)} from {batch.table.sql} t left semi join unplaced s on {same}"
     )
-    places = told.select(*names).unionByName(known).distinct().alias("t")
-    placed = untold.alias("s").join(places, F.expr(same))
-    return told.unionByName(placed.selectExpr("s.*", *(f"t.{quote(name)}" for name in more)))
+    places = with_place.select(*names).unionByName(known).distinct().alias("t")
+    placed = without_place.alias("s").join(places, F.expr(same))
+    return with_place.unionByName(placed.selectExpr("s.*", *(f"t.{quote(name)}" for name in more)))
 
 
 def _without_lost(spark: SparkSession, batch: Batch, rows: DataFrame, part: _Part) -> DataFrame:

@@ -106,8 +106,8 @@ class Records:
     def misfits(self) -> DataFrame:
         """Return those that have a value which does not fit, as `rejected_records` does."""
         found = self._judged().where(f"{quote(_ERROR)} is not null")
-        told = f"{quote(_ERROR)} as error", f"{quote(_VERSION)} as version"
-        errors = found.selectExpr(quote(LINE_NUMBER), *told)
+        extra = f"{quote(_ERROR)} as error", f"{quote(_VERSION)} as version"
+        errors = found.selectExpr(quote(LINE_NUMBER), *extra)
         return self.texts.join(errors, LINE_NUMBER).selectExpr(
             "record", "error", f"{self.line} as line", "version", "false as lost_key"
         )
@@ -247,11 +247,11 @@ def _read(spark: SparkSession, path: str, record: T.DataType) -> DataFrame:
     )
     # Of a line that is nested too deeply nothing is read, not even what was put in front.
     head = f"regexp_extract({quote(_CORRUPT)}, {literal(_HEAD)}, 1)"
-    told = f"from_json(concat({head}, '}}'), '`#` bigint, `!` string')"
+    given = f"from_json(concat({head}, '}}'), '`#` bigint, `!` string')"
     read = {
         name: F.expr(
             f"if({quote(_CORRUPT)} is null, {quote(name)}, "
-            f"coalesce({quote(name)}, {told}.{quote(member)}))"
+            f"coalesce({quote(name)}, {given}.{quote(member)}))"
         )
         for member, name in (("#", LINE_NUMBER), ("!", REJECTED))
     }

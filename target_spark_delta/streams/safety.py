@@ -26,7 +26,7 @@ def check_completeness(destination: Destination) -> None:
     scope = destination.scope
     if scope is None:
         return
-    problem = _lost_by(destination, scope) or _doubled_by(destination, scope)
+    problem = _loss_by(destination, scope) or _repetition_by(destination, scope)
     if problem:
         raise SettingsError(f"stream {destination.stream}: {problem}")
 
@@ -64,7 +64,7 @@ def warn_of_repetition(destination: Destination, *, remembers: bool) -> None:
         )
 
 
-def _lost_by(destination: Destination, scope: Scope) -> str | None:
+def _loss_by(destination: Destination, scope: Scope) -> str | None:
     """Say what a method that replaces rows would lose."""
     method, column = destination.options.load_method, destination.options.range_column
     if scope.is_whole or not (destination.replaces_parts or destination.overwrites):
@@ -85,7 +85,7 @@ def _lost_by(destination: Destination, scope: Scope) -> str | None:
     )
 
 
-def _doubled_by(destination: Destination, scope: Scope) -> str | None:
+def _repetition_by(destination: Destination, scope: Scope) -> str | None:
     """Say what would be there twice after the next run."""
     if not destination.appends:
         return None

@@ -290,11 +290,11 @@ def execute(
     race; else whoever calls does so.
     """
     result, info = _made(spark, table, lambda: spark.sql(statement), repeats=repeats)
-    told = answer_of(result)
-    if not told.num_rows:
+    answer = answer_of(result)
+    if not answer.num_rows:
         # Delta says nothing where it has skipped a commit.
         raise races.overtaken(table)
-    numbers = {name: told[name][0].as_py() or 0 for name in told.column_names}
+    numbers = {name: answer[name][0].as_py() or 0 for name in answer.column_names}
     affected = numbers.get("num_affected_rows", 0)
     # Spark may count a source twice, or not where nothing can match: what was changed decides then.
     read = info.metric("numSourceRows") if info else None

@@ -95,7 +95,7 @@ def frozen(table: Table, names: Iterable[str]) -> SchemaError:
     )
 
 
-def tell_lost_constraints(table: Table, before: T.StructType) -> None:
+def warn_of_lost_constraints(table: Table, before: T.StructType) -> None:
     """Warn of what Delta forgets of a table whose schema was replaced."""
     if required := [column.name for column in before if not column.nullable]:
         logger.warning("%s: %s may be null from now on", table, ", ".join(required))
@@ -188,7 +188,7 @@ def _rewrite(
     if races.is_fenced(spark) and last_commit(spark) is None:
         raise races.overtaken(table)
     cluster(spark, table, detail["clusteringColumns"])
-    tell_lost_constraints(table, schema)
+    warn_of_lost_constraints(table, schema)
 
 
 def _listed(listed: Iterable[AddColumn | Widen]) -> str:

@@ -25,7 +25,9 @@ _FEW_COMMITS = 10
 _REPLACING = ("CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE AS SELECT")
 
 
-def check_left(it: StreamTable, spark: SparkSession | None, others: Collection[Table] = ()) -> bool:
+def check_failed_runs(
+    it: StreamTable, spark: SparkSession | None, others: Collection[Table] = ()
+) -> bool:
     """Refuse to append to a table that has rows of a failed run, which the start does not know.
 
     A run that was paused may have committed them since the runner looked at the table. Where the
@@ -38,7 +40,7 @@ def check_left(it: StreamTable, spark: SparkSession | None, others: Collection[T
     histories = [history_of(one, None, spark) for one in (table, *others)]
     if None in histories:
         return False
-    left, *beside = [_left_in(history, run, stream) for history in histories if history]
+    left, *beside = [_rows_of_failed_run(history, run, stream) for history in histories if history]
     if left is None or (run.begins or {}).get(stream) == _bookmark(left):
         return True
     run_id, seen = left.metadata.get("run_id"), run.read.get(table.name)
@@ -55,7 +57,7 @@ def check_left(it: StreamTable, spark: SparkSession | None, others: Collection[T
     )
 
 
-def _left_in(history: History, run: Assignment, stream: str) -> CommitInfo | None:
+def _rows_of_failed_run(history: History, run: Assignment, stream: str) -> CommitInfo | None:
     """Find the newest rows of a table, if a failed run has left them and says how far they go."""
     commits = deltalog.standing_commits(history.versions, history.read)
     newest = deltalog.newest_rows(commits, run.pipeline)

@@ -113,8 +113,8 @@ class _Run(NamedTuple):
 
 
 def _run_of(spark: SparkSession) -> _Run | None:
-    told = spark.conf.get(_RUN, None)
-    return _Run(*json.loads(told)) if told else None
+    noted = spark.conf.get(_RUN, None)
+    return _Run(*json.loads(noted)) if noted else None
 
 
 def is_lost_race(table: Table, error: Exception) -> bool:

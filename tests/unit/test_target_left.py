@@ -48,7 +48,7 @@ class TestRowsThatTheRunnerCouldNotSee:
             known = dict(zip(tables, others, strict=False)) | {table: commits}
             monkeypatch.setattr(earlier_rows, "history_of", lambda one, *_: history(known[one]))
             run = replace(self.RUN, **changes)
-            assert earlier_rows.check_left(
+            assert earlier_rows.check_failed_runs(
                 identity.StreamTable(table, run, "users", "users"), None, tables[: len(others)]
             )
 

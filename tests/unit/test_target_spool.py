@@ -34,23 +34,23 @@ def test_a_line_is_the_record_with_its_number_and_what_it_carries(tmp_path):
 def test_a_segment_splits_at_the_last_state(tmp_path):
     segment = Segment.open(tmp_path, "s")
     segment.append(b'{"n":1}', 1)
-    segment.mark(b"A")
+    segment.mark()
     segment.append(b'{"n":2}', 3)
-    segment.mark(b"B")
+    segment.mark()
     segment.append(b'{"n":3}', 5)
     rest = segment.split_at_mark(tmp_path)
     rest.append(b'{"n":4}', 6)
     rest.close()
     assert [line["record"]["n"] for line in read(segment)] == [1, 2]
     assert [line["record"]["n"] for line in read(rest)] == [3, 4]
-    assert (segment.state, segment.rows, rest.state, rest.rows) == (b"B", 2, None, 2)
+    assert (segment.rows, rest.rows) == (2, 2)
     assert (segment.size, rest.size) == tuple(s.path.stat().st_size for s in (segment, rest))
 
 
 def test_a_segment_that_ends_at_a_state_leaves_no_rest(tmp_path):
     segment = Segment.open(tmp_path, "s")
     segment.append(b'{"n":1}', 1)
-    segment.mark(b"A")
+    segment.mark()
     assert segment.split_at_mark(tmp_path) is None
 
 
@@ -169,7 +169,7 @@ def test_a_full_disk_is_one_line(tmp_path):
 def test_a_disk_that_is_full_when_a_segment_is_split_is_one_line(tmp_path, monkeypatch):
     segment = Segment.open(tmp_path, "s")
     segment.append(b'{"n":1}', 1)
-    segment.mark(b"A")
+    segment.mark()
     segment.append(b'{"n":"%b"}' % (b"x" * 100_000), 2)
     monkeypatch.setattr(Segment, "open", lambda *_: full)
     full = Segment("s", Path("/dev/full"))
