@@ -25,7 +25,6 @@ from pyspark.sql import types as T
 
 from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
-from target_spark_delta.intake.segments import Range
 from target_spark_delta.intake.validation import DELETED_AT
 from target_spark_delta.methods.batch import Batch, FirstLook, Held, Staged
 from target_spark_delta.methods.equality import projected, shared_type
@@ -206,18 +205,10 @@ class _Near:
         kind = to_ddl(datatype)
         span = column_ranges(batch.rows, [column])[column]
         spark.conf.set(_FROM_STATISTICS, "false")
-        low, high, nulls = (
-            values[0].as_py()
-            for values in table.where(between(name, kind, span))
-            .selectExpr(
-                f"cast(min(cast({name} as {kind})) as string)",
-                f"cast(max(cast({name} as {kind})) as string)",
-                f"count_if({name} is null)",
-            )
-            .toArrow()
-            .columns
+        part = table.where(between(name, kind, span)).selectExpr(
+            f"cast({name} as {kind}) as {name}"
         )
-        near = between(name, kind, Range(low, high, nulls))
+        near = between(name, kind, column_ranges(part, [column])[column])
         return cls(near, near, is_empty=near == "(false)")
 
 
