@@ -15,6 +15,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from singer_spark.names import merged_options
 
 PIPELINE = "SINGER_SPARK_PIPELINE"
@@ -62,18 +64,8 @@ class TableIdentity:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableIdentity:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            ValueError: It is no identity.
-        """
-        try:
-            known = {name: str(values[name]) for name in ("location", "id", "run_id")}
-            key = tuple(map(str, values.get("key") or ()))
-            of = values.get("state_of")
-            return cls(**known, version=int(values["version"]), key=key, state_of=of and str(of))
-        except (KeyError, TypeError) as error:
-            raise ValueError("not a table's identity") from error
+        """Read what `to_dict` wrote; ValueError where it is no identity."""
+        return msgspec.convert(values, cls)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
@@ -101,21 +93,6 @@ class Attempt:
     def counts_for(self, stream: str) -> bool:
         """Say whether rows of a stream that it has left are not known to the stored state."""
         return stream not in self.settled and (not self.owes or stream in self.owes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
-        source = None if self.source is None else dict(self.source)
-        names = {name: list(getattr(self, name)) for name in ("fresh", "settled", "owes")}
-        return {**names, "source": source}
-
-    @classmethod
-    def from_json(cls, value: Any) -> Attempt:
-        """Read what `to_dict` wrote; earlier versions wrote the fresh streams alone."""
-        if isinstance(value, list):
-            return cls(fresh=tuple(map(str, value)))
-        names = ("fresh", "settled", "owes")
-        known = {name: tuple(map(str, value.get(name) or ())) for name in names}
-        return cls(**known, source=value["source"])
 
 
 class Loaded(NamedTuple):
@@ -235,50 +212,25 @@ class Assignment:
 
     def to_json(self) -> str:
         """Write what the private file holds."""
-        return json.dumps(
-            {
-                "generation": self.generation,
-                "claims": self.claims,
-                "claimed": sorted(self.claimed),
-                "reload": sorted(self.reload),
-                "loads": None if self.loads is None else dict(self.loads),
-                "renames": self.renames,
-                "copied": list(self.copied),
-                "resumes": self.resumes,
-                "cleans": self.cleans,
-                "source": None if self.source is None else dict(self.source),
-                "tables": {stream: table.to_dict() for stream, table in self.tables.items()},
-                "failed": {run_id: one.to_dict() for run_id, one in self.failed.items()},
-                "read": dict(self.read),
-                "begins": None if self.begins is None else dict(self.begins),
-                "rereads": self.rereads,
-                "remembers": self.remembers,
-            }
-        )
+        names = {*self.__slots__} - {"run_id", "pipeline"}
+        return json.dumps({name: getattr(self, name) for name in sorted(names)}, default=_plain)
 
     @classmethod
     def here(cls) -> Assignment:
         """Read what this process was told."""
         path = os.environ.get(RUN_FILE)
         known = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
-        tables, failed = (known.get(name) or {} for name in ("tables", "failed"))
-        return cls(
-            run_id=os.environ.get(RUN_ID) or str(uuid.uuid4()),
-            pipeline=os.environ.get(PIPELINE) or None,
-            generation=known.get("generation"),
-            claims=bool(known.get("claims")),
-            claimed=frozenset(known.get("claimed") or ()),
-            reload=frozenset(known.get("reload") or ()),
-            loads=known.get("loads"),
-            renames=bool(known.get("renames")),
-            copied=tuple(known.get("copied") or ()),
-            resumes=bool(known.get("resumes")),
-            cleans=bool(known.get("cleans")),
-            source=known.get("source"),
-            tables={stream: TableIdentity.from_dict(one) for stream, one in tables.items()},
-            failed={run_id: Attempt.from_json(one) for run_id, one in failed.items()},
-            read=known.get("read") or {},
-            begins=known.get("begins"),
-            rereads=bool(known.get("rereads")),
-            remembers=bool(known.get("remembers")),
-        )
+        names = {
+            "run_id": os.environ.get(RUN_ID) or str(uuid.uuid4()),
+            "pipeline": os.environ.get(PIPELINE) or None,
+        }
+        return msgspec.convert({**known, **names}, cls)
+
+
+def _plain(value: Any) -> Any:
+    """Write as JSON what `json` does not know."""
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, TableIdentity):
+        return value.to_dict()
+    return dict(value) if isinstance(value, Mapping) else asdict(value)

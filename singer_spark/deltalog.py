@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from singer_spark import digits
+from singer_spark import exact_json
 
 if TYPE_CHECKING:
-    from singer_spark.state.objects import ObjectStore
+    from singer_spark.storage.objects import ObjectStore
 
 # What a commit of ours says that takes back the one before it: the version of that.
 UNDOES = "undoes"
@@ -100,8 +100,7 @@ def commit_info(objects: ObjectStore, version: int, table: str = "") -> CommitIn
     stored = objects.read(f"{_log(table)}/{version:020}.json")
     if stored is None:
         return None
-    found = _actions(stored.body, "commitInfo")
-    info: dict[str, Any] = next((one["commitInfo"] for one in found), {})
+    info: dict[str, Any] = next(_actions(stored.body, "commitInfo"), {})
     return CommitInfo(
         version=version,
         operation=str(info.get("operation")),
@@ -116,11 +115,8 @@ def standing_commits(
 ) -> Iterator[CommitInfo]:
     """Give the commits of a table, newest first, without those that a run of ours took back.
 
-    It ends where the log does: what was cleaned up says nothing any more.
-
-    Args:
-        versions: The versions that the log lists, lowest first.
-        read: Reads what the commit of a version says of itself.
+    The versions are those that the log lists, lowest first. It ends where the log does: what was
+    cleaned up says nothing any more.
     """
     undone: set[int] = set()
     for version in reversed(versions):
@@ -188,7 +184,7 @@ def table_metadata(objects: ObjectStore, table: str = "") -> TableMetadata | Non
     for file in sorted(filter(COMMIT_FILE.fullmatch, files), reverse=True):
         stored = objects.read(f"{_log(table)}/{file}") if file[:20] > newest else None
         for action in _actions(stored.body if stored else b"", "metaData"):
-            return TableMetadata.of(action["metaData"])
+            return TableMetadata.of(action)
     for file in checkpoints:
         if known := _in_checkpoint(objects, f"{_log(table)}/{file}"):
             return known
@@ -200,8 +196,7 @@ def _in_checkpoint(objects: ObjectStore, key: str) -> TableMetadata | None:
     if stored is None:
         return None
     if key.endswith(".json"):
-        actions = _actions(stored.body, "metaData")
-        return next((TableMetadata.of(one["metaData"]) for one in actions), None)
+        return next(map(TableMetadata.of, _actions(stored.body, "metaData")), None)
     # Only where it is needed: it takes a while to load.
     import pyarrow.parquet as pq
 
@@ -216,94 +211,20 @@ def _log(table: str) -> str:
     return f"{table.rstrip('/')}/_delta_log" if table else "_delta_log"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableCommit:
-    """A commit that carries the state which it made true."""
-
-    table: str
-    stream: str
-    version: int
-    committed_at: str
-    run_id: str | None
-    state: Any
-    state_of: str  # the stream of the tap; the table's may have another name
-    newer: int  # commits of the pipeline with rows, but without a state, after it
-    appends: bool = False  # whether nothing tells its rows from others
-
-
-@dataclass(frozen=True, slots=True)
-class TableLog:
-    """What a table's log tells of one pipeline: its newest commit with a state, if there is one."""
-
-    table: str
-    oldest: int
-    commit: TableCommit | None
-    pipelines: frozenset[str] = frozenset()  # whose commits were met on the way
-    restored_in: int | None = None  # the version that turned it back behind its newest bookmark
-    lacking_in: int | None = None  # the oldest version whose bookmark is not true: it lacks rows
-
-    @property
-    def is_cut(self) -> bool:
-        """Tell that older commits were cleaned up."""
-        return self.oldest > 0
-
-
-def read_logs(objects: ObjectStore, pipeline: str) -> list[TableLog]:
-    """Read the logs of all tables in a folder."""
-    return [
-        _read_log(table, versions[0], commits, pipeline)
-        for table, versions, commits in tables_in(objects)
-    ]
-
-
-def _read_log(table: str, oldest: int, commits: Iterable[CommitInfo], pipeline: str) -> TableLog:
-    restored = lacking = None
-    newer, names = 0, set[str]()
-    for commit in commits:
-        said = commit.metadata
-        if restored is None and commit.turns_back:
-            restored = commit.version
-        if said.get("pipeline") == pipeline and said.get("state") is not None:
-            if commit.lacks_rows:
-                lacking = commit.version
-            else:
-                # What was committed before a RESTORE may be in the table no more.
-                found = None if restored is not None else _table_commit(table, commit, newer)
-                return TableLog(table, oldest, found, restored_in=restored, lacking_in=lacking)
-        newer += commit.wrote_rows_of(pipeline)
-        names |= {str(said["pipeline"])} if said.get("pipeline") else set()
-    return TableLog(table, oldest, None, frozenset(names), lacking_in=lacking)
-
-
-def _table_commit(table: str, commit: CommitInfo, newer: int) -> TableCommit:
-    said = commit.metadata
-    return TableCommit(
-        table=table,
-        stream=str(said.get("stream")),
-        version=commit.version,
-        committed_at=commit.committed_at,
-        run_id=said.get("run_id"),
-        state=said["state"],
-        state_of=commit.source,
-        newer=newer,
-        appends=said.get("appends") is True,
-    )
-
-
 def _actions(body: bytes, kind: str) -> Iterator[dict[str, Any]]:
     """Give the actions of a kind; the others, which may be thousands, are not parsed."""
     start = f'"{kind}"'.encode()
     for line in body.splitlines():
         if start in line[:40]:
-            value = parsed(line)
-            if isinstance(value.get(kind), dict):
+            value = parsed(line).get(kind)
+            if isinstance(value, dict):
                 yield value
 
 
 def parsed(text: str | bytes | None) -> dict[str, Any]:
     """Read a JSON object; anything else, such as the note of another program, is an empty one."""
     try:
-        value = digits.loads(text or "")
+        value = exact_json.loads(text or "")
     except (TypeError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -312,6 +233,5 @@ def parsed(text: str | bytes | None) -> dict[str, Any]:
 def _moment(milliseconds: Any) -> str:
     if not isinstance(milliseconds, int):
         return "unknown"
-    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(
-        timespec="milliseconds"
-    )
+    moment = datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
+    return moment.isoformat(timespec="milliseconds")

@@ -16,6 +16,7 @@ The numbers are those of sysexits(3). A message says what, where and what to do 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Iterable
 from typing import IO, Any, ClassVar
@@ -23,7 +24,8 @@ from typing import IO, Any, ClassVar
 import click
 from typing_extensions import override
 
-from singer_spark.printable import printable
+from singer_spark.secrets import mask
+from singer_spark.text import printable
 
 EXIT_SIGINT = 130
 EXIT_SIGTERM = 143
@@ -40,7 +42,7 @@ class SingerSparkError(click.ClickException):
     @override
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the one line; the traceback is for those who asked for debug logs."""
-        click.echo(f"Error: {self.format_message()}", file=file or sys.stderr)
+        click.echo(f"Error: {mask(self.format_message())}", file=file or sys.stderr)
         logging.getLogger("singer_spark").debug("Traceback of the error above", exc_info=self)
 
 
@@ -90,3 +92,30 @@ class TransientError(SingerSparkError):
     """A conflict or a lost connection. Safe to run again unchanged."""
 
     exit_code: ClassVar[int] = 75
+
+
+_UNREACHABLE = re.compile(
+    r"Connection (?:refused|reset|timed out)|Connect(?:ion)? timed out|Read timed out"
+    r"|UnknownHost|Unable to execute HTTP request|Service Unavailable|SlowDown"
+    r"|StatusCode.UNAVAILABLE|failed to connect to all addresses"
+)
+
+
+def innermost_cause(error: BaseException) -> str:
+    """Return the message of the innermost cause, which names the actual trouble."""
+    texts = [str(error)]
+    cause = getattr(error, "_cause", None) or error.__cause__
+    while cause is not None:
+        texts.append(str(cause))
+        cause = getattr(cause, "_cause", None) or cause.__cause__
+    causes = re.findall(r"^(?:Caused by|): ([\w.$]+): *(.*)$", "\n".join(texts), re.MULTILINE)
+    for kind, text in reversed(causes):
+        if text.strip():
+            return f"{text.strip()} [{kind}]" if "NotFound" in kind else text.strip()
+    first = [text.partition("JVM stacktrace:")[0].strip() for text in texts]
+    return " ".join(next((text for text in reversed(first) if text), "no reason given").split())
+
+
+def is_unreachable(reason: str) -> bool:
+    """Say whether something did not answer, which it may do at another time."""
+    return _UNREACHABLE.search(reason) is not None

@@ -39,13 +39,6 @@ def table_name(stream: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "_", stream)
 
 
-def listed(names: Iterable[str], most: int = 5) -> str:
-    """List names for a message, of many the first."""
-    known = [*names] or ["none"]
-    more = len(known) - most
-    return ", ".join(known) if more <= 0 else f"{', '.join(known[:most])} and {more} more"
-
-
 def chosen_names(known: Collection[str], wanted: Iterable[str]) -> list[str]:
     """List the known names that names or shell patterns choose.
 

@@ -1,4 +1,4 @@
-"""What tap and target share as Singer plugins: settings errors, version, signals."""
+"""What tap and target share as Singer plugins: Spark's settings, settings errors, signals."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from typing import Any, ClassVar
 
 import click
 from jsonschema import ValidationError
+from singer_sdk import typing as th
 from singer_sdk.plugin_base import JSONSchemaValidator, PluginBase, _ConfigInput
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
-from singer_spark.printable import guard_logs
-from singer_spark.settings import map_problems, spark_problems
+from singer_spark.secrets import keep_secret
+from singer_spark.settings import DEFAULT_MASTER, map_problems, spark_problems
+from singer_spark.shown import choose_values
+from singer_spark.text import guard_logs
+
+# Settings of the SDK that can hold a secret: what values are hashed with, for one.
+_SECRET_SETTINGS = ("stream_maps", "stream_map_config")
 
 
 class SparkPlugin(PluginBase):
@@ -28,6 +34,7 @@ class SparkPlugin(PluginBase):
     def __init__(self, *args: Any, **settings: Any) -> None:
         guard_logs()
         super().__init__(*args, **settings)
+        choose_values(shows=bool(self.config.get("show_values")))
 
     @classmethod
     def settings_problems(cls, config: Mapping[str, Any]) -> list[str]:
@@ -35,9 +42,17 @@ class SparkPlugin(PluginBase):
         return [*spark_problems(config), *map_problems(config)]
 
     @override
+    @classmethod
+    def append_builtin_config(cls, config_jsonschema: dict[str, Any]) -> None:
+        super().append_builtin_config(config_jsonschema)
+        for name in _SECRET_SETTINGS:
+            config_jsonschema["properties"][name] |= {"secret": True, "writeOnly": True}
+
+    @override
     def _validate_config(self, *, raise_errors: bool = True) -> list[str]:
         # Null means that nothing is set, so that the default holds.
         self._config = {name: one for name, one in self._config.items() if one is not None}
+        keep_secret(self._config)
         schema = self.config_jsonschema
         self.append_builtin_config(schema)
         validator = JSONSchemaValidator(schema)
@@ -89,19 +104,84 @@ def _explain(error: ValidationError) -> str:
     where = ".".join(str(part) for part in error.absolute_path)
     rule: Any = error.validator_value
     instance: Any = error.instance
-    if error.validator == "required":
-        missing = [name for name in rule if name not in instance]
-        return "; ".join(f"{'.'.join(filter(None, [where, name]))} is required" for name in missing)
-    if error.validator == "type":
-        wanted = rule if isinstance(rule, str) else " or ".join(rule)
-        return f"{where or 'the config'} must be of type {wanted}"
-    if error.validator == "enum":
-        return f"{where} must be one of {', '.join(map(str, rule))}"
-    if error.validator == "additionalProperties":
-        schema: Any = error.schema
-        known = schema.get("properties", {})
-        unknown = ", ".join(name for name in instance if name not in known)
-        return f"{where}: unknown key {unknown}; known are {', '.join(known)}"
-    if error.validator in ("anyOf", "oneOf"):
-        return f"{where} has a value of none of the kinds that it may be; look at its description"
-    return f"{where} must satisfy {error.validator} {rule}"
+    schema: Any = error.schema
+    match error.validator:
+        case "required":
+            missing = (".".join(filter(None, [where, one])) for one in rule if one not in instance)
+            return "; ".join(f"{name} is required" for name in missing)
+        case "type":
+            wanted = rule if isinstance(rule, str) else " or ".join(rule)
+            return f"{where or 'the config'} must be of type {wanted}"
+        case "enum":
+            return f"{where} must be one of {', '.join(map(str, rule))}"
+        case "additionalProperties":
+            known = schema.get("properties", {})
+            unknown = ", ".join(name for name in instance if name not in known)
+            return f"{where}: unknown key {unknown}; known are {', '.join(known)}"
+        case "anyOf" | "oneOf":
+            return f"{where} has a value of the wrong kind; look at its description"
+        case _:
+            return f"{where} must satisfy {error.validator} {rule}"
+
+
+SHOW_VALUES = th.Property(
+    "show_values",
+    th.BooleanType,
+    default=False,
+    title="Show values",
+    description=(
+        "Let errors and logs quote values of records. They are kept in records of runs, and "
+        "alerts and OpenLineage events repeat them."
+    ),
+)
+
+SPARK = th.PropertiesList(
+    th.Property(
+        "spark_master",
+        th.StringType,
+        default=DEFAULT_MASTER,
+        title="Spark master",
+        description="local[4], spark://host:7077; for YARN and Kubernetes use spark_remote.",
+    ),
+    th.Property(
+        "spark_remote",
+        th.StringType,
+        secret=True,
+        title="Spark Connect server",
+        description="A Spark Connect server such as sc://host:15002; excludes spark_master.",
+    ),
+    th.Property(
+        "spark_conf",
+        th.ObjectType(additional_properties=True),
+        default={},
+        secret=True,
+        title="Spark configuration",
+        description="Any Spark configuration, except what the product's promises rest on.",
+    ),
+    th.Property(
+        "spark_packages",
+        th.ArrayType(th.StringType),
+        default=[],
+        title="Maven packages",
+        description=(
+            "More Maven coordinates. Delta, S3 and the drivers of known JDBC URLs are added "
+            "by themselves."
+        ),
+    ),
+    th.Property(
+        "spark_jars",
+        th.ArrayType(th.StringType),
+        default=[],
+        title="Local jars",
+        description="Local jars; with these nothing is resolved from a repository.",
+    ),
+    th.Property(
+        "engine_idle",
+        th.StringType,
+        title="Keep Spark warm",
+        description=(
+            "How long Spark stays for the next run, such as 15m; SINGER_SPARK_ENGINE_IDLE sets it "
+            "too. Unset, it ends with the run."
+        ),
+    ),
+)

@@ -26,9 +26,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 REPORT_FILE = "SINGER_SPARK_REPORT"
 
@@ -77,3 +81,69 @@ def _parse(line: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return fact if isinstance(fact, dict) else {}
+
+
+INTERVAL_SECONDS = 10.0
+
+
+def report_progress(doing: str = "") -> None:
+    """Report that something moved, and what begins now that may take long."""
+    report("progress", "", command=Path(sys.argv[0]).name, doing=doing)
+
+
+@final
+class Pulse:
+    """Reports that something moved, at most once in ten seconds."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._reported = float("-inf")
+
+    def beat(self) -> bool:
+        """Say that something moved just now; return whether that is reported."""
+        now = time.monotonic()
+        if now - self._reported < INTERVAL_SECONDS:
+            return False
+        self._reported = now
+        report_progress(self._doing)
+        return True
+
+
+@contextmanager
+def watch_folder(folder: Path, doing: str) -> Iterator[None]:
+    """Report, while something is done, whenever the files of a folder have grown."""
+    if not os.environ.get(REPORT_FILE):
+        yield
+        return
+    done, pulse = threading.Event(), Pulse(doing)
+
+    def watch() -> None:
+        before = 0
+        while not done.wait(INTERVAL_SECONDS):
+            with suppress(OSError):  # files come and go
+                now = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+                if now != before:
+                    pulse.beat()
+                before = now
+
+    thread = threading.Thread(target=watch, name="growth", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+@final
+class FinishedTasks:
+    """Reports that tasks of Spark have moved; its client calls this whenever it hears of them."""
+
+    def __init__(self) -> None:
+        self._before, self._pulse = 0, Pulse("")
+
+    def __call__(self, stages: Iterable[Any] | None, *_others: object, **_named: object) -> None:
+        """Report if tasks have finished since, or have read more."""
+        finished = sum(one.num_completed_tasks + one.num_bytes_read for one in stages or ())
+        with suppress(OSError):  # the run has ended
+            if finished != self._before and self._pulse.beat():
+                self._before = finished

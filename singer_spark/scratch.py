@@ -31,9 +31,7 @@ _held: dict[Path, int] = {}
 def make_scratch(prefix: str, parent: str | os.PathLike[str] | None = None) -> Path:
     """Make a folder that only this user can enter; it goes with the process.
 
-    Args:
-        prefix: How its name begins, which tells whose it is: `target-spark-delta-`.
-        parent: Where it is made; the system's temporary folder if None.
+    The prefix tells whose it is. Without a parent it is made in the system's temporary folder.
     """
     sweep(prefix, parent)
     while True:
@@ -115,8 +113,7 @@ def sweep(
 def _lock_of_dead(folder: Path) -> int | None:
     """Take the lock of a folder whose owner is dead; one without an owner's file is left alone."""
     try:
-        known = folder.lstat()
-        if not stat.S_ISDIR(known.st_mode) or known.st_uid != os.getuid():
+        if not _is_ours(folder.lstat()):
             return None
         descriptor = os.open(folder / _OWNER, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -130,16 +127,20 @@ def _lock_of_dead(folder: Path) -> int | None:
     return descriptor
 
 
+def _is_ours(known: os.stat_result) -> bool:
+    return stat.S_ISDIR(known.st_mode) and known.st_uid == os.getuid()
+
+
 def _remove(folder: Path) -> None:
     """Remove a folder, the owner's file last: what is left half-way is swept another time."""
     for entry in _entries(folder):
         if entry.name == _OWNER:
             continue
-        if entry.is_dir(follow_symlinks=False):
+        if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)
         else:
             with suppress(OSError):
-                Path(entry).unlink()
+                entry.unlink()
     # A process that the owner started may write for some moments more than its owner lived.
     if all(entry.name == _OWNER for entry in _entries(folder)):
         shutil.rmtree(folder, ignore_errors=True)
@@ -149,14 +150,12 @@ def _remove_stillborn(folder: Path) -> None:
     """Remove an empty folder, made long ago by a process that died before it could own it."""
     with suppress(OSError):
         known = folder.lstat()
-        is_old = time.time() - known.st_mtime > _STILLBORN_SECONDS
-        if is_old and stat.S_ISDIR(known.st_mode) and known.st_uid == os.getuid():
+        if time.time() - known.st_mtime > _STILLBORN_SECONDS and _is_ours(known):
             folder.rmdir()
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _entries(folder: Path) -> list[Path]:
     try:
-        with os.scandir(folder) as entries:
-            return list(entries)
+        return list(folder.iterdir())
     except OSError:
         return []

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from singer_spark.duration import parse_duration
-from singer_spark.guards import refusals
+from singer_spark.secrets import mask
+from singer_spark.spark_conf import refusals
+from singer_spark.text import parse_duration
 
 DEFAULT_MASTER = "local[*]"
 ENGINE_IDLE = "SINGER_SPARK_ENGINE_IDLE"
@@ -95,11 +96,8 @@ def _names(conf: Mapping[str, str], keys: Iterable[str]) -> bool:
     sites = [Path(folder) / "hive-site.xml" for folder in known if folder]
     texts = [site.read_text(errors="replace") for site in sites if site.is_file()]
     wanted = [f">{key.removeprefix('spark.hadoop.')}<" for key in keys]
-    return _is_hive(conf) and any(name in text for text in texts for name in wanted)
-
-
-def _is_hive(conf: Mapping[str, str]) -> bool:
-    return conf.get(IMPLEMENTATION) == "hive"
+    is_hive = conf.get(IMPLEMENTATION) == "hive"
+    return is_hive and any(name in text for text in texts for name in wanted)
 
 
 def _catalog_problems(settings: SparkSettings) -> Iterator[str]:
@@ -111,7 +109,7 @@ def _catalog_problems(settings: SparkSettings) -> Iterator[str]:
             f"catalog: {OWN_CATALOG} has no place for its tables; set {WAREHOUSE} in spark_conf, "
             "or use spark_remote"
         )
-    if _is_hive(settings.conf) and not _names(settings.conf, _METASTORES):
+    if settings.conf.get(IMPLEMENTATION) == "hive" and not _names(settings.conf, _METASTORES):
         yield (
             f"catalog: {OWN_CATALOG} of Hive has no metastore; set {_METASTORES[0]} in spark_conf, "
             f"or leave {IMPLEMENTATION} out"
@@ -133,7 +131,7 @@ def map_problems(config: Mapping[str, Any]) -> list[str]:
 def spark_problems(config: Mapping[str, Any]) -> list[str]:
     """List what contradicts itself in the Spark settings."""
     settings = SparkSettings.from_config(config)
-    problems = list(refusals(settings.conf))
+    problems = [*refusals(settings.conf), *_listed_secrets(settings)]
     if own_catalog(config.get("catalog")) == OWN_CATALOG:
         problems += _catalog_problems(settings)
     if config.get("spark_remote") and config.get("spark_master") not in (None, DEFAULT_MASTER):
@@ -148,6 +146,19 @@ def spark_problems(config: Mapping[str, Any]) -> list[str]:
     if config.get("engine_idle") and parse_duration(config["engine_idle"]) is None:
         problems.append("engine_idle must be a duration with its unit, such as 15m or 1h")
     return problems
+
+
+def _listed_secrets(settings: SparkSettings) -> Iterator[str]:
+    """Yield what the list of processes of Spark's workers would show to all their users."""
+    if settings.remote or re.match(r"local(\[|$)", settings.master):
+        return
+    for key in ("spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions"):
+        if (value := settings.conf.get(key, "")) != mask(value):
+            yield (
+                f"spark_conf: {key} holds a secret, which the list of processes of each worker "
+                "would show; write such options into a file there that only Spark may read, and "
+                "give @FILE"
+            )
 
 
 def _conf_text(value: Any) -> str:

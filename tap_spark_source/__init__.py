@@ -1,8 +1,8 @@
 """Singer tap: reads source tables with Spark and writes Singer messages.
 
-The order of the modules is the order of the data:
+The stages are folders, in the order of the data; each imports only those before it:
 
-    settings -> table, catalog, plan (pure) -> sources/ -> bookmark -> messages -> stream -> tap
+    settings -> plan (pure) -> dialects, sources -> readers -> output -> stream -> tap
 """
 
 from __future__ import annotations

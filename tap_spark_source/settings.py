@@ -1,66 +1,210 @@
-"""The tap's settings, parsed once; after this nobody reads the raw config."""
+"""The tap's settings: declared once, parsed once; after this nobody reads the raw config."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+from singer_sdk import typing as th
 from typing_extensions import override
 
-from singer_spark.guards import option_refusal
 from singer_spark.names import merged_options
+from singer_spark.plugin import SHOW_VALUES, SPARK
 from singer_spark.settings import SparkSettings
-from tap_spark_source.declaration import FULL_TABLE, INCREMENTAL, KINDS
 
-_SKIPS = "rows that cannot be read must fail the run, not vanish"
-_LEFT_OUT = "the driver would leave rows out and tell nobody; use max_rows"
-_OURS_IN_SESSION = {
-    "time_zone": "the tap reads times in UTC",
-    "sql_select_limit": "rows would be left out and nobody told; use max_rows",
-}
-_OURS = {
-    "url": "use source_url",
-    "user": "use source_user",
-    "password": "use source_password",
-    "path": "use source_url",
-    "dbtable": "the tap writes the queries; use tables and where",
-    "query": "the tap writes the queries; use tables and where",
-    "subscribe": "use tables",
-    "subscribepattern": "use tables",
-    "assign": "use tables",
-    "startingoffsets": "the state says where to start",
-    "endingoffsets": "the tap reads up to the end at its start",
-    "startingtimestamp": "the state says where to start",
-    "startingoffsetsbytimestamp": "the state says where to start",
-    "startingoffsetsbytimestampstrategy": "the state says where to start",
-    "endingtimestamp": "the tap reads up to the end at its start",
-    "endingoffsetsbytimestamp": "the tap reads up to the end at its start",
-    "minpartitions": "events of one partition stay together, or their order would be lost",
-    "maxrecordsperpartition": "events of one partition stay together, or their order would be lost",
-    "maxoffsetspertrigger": "use slice_rows and max_rows",
-    "minoffsetspertrigger": "use slice_rows and max_rows",
-    "failondataloss": "the tap never passes over lost events",
-    "kafka.bootstrap.servers": "use source_url",
-    "fetchsize": "use fetch_rows",
-    "customschema": "the tap decides on types so that no value is bent",
-    "prefertimestampntz": "the tap decides on types so that no value is bent",
-    "partitioncolumn": "the tap cuts the ranges; use num_partitions",
-    "lowerbound": "the tap cuts the ranges; use num_partitions",
-    "upperbound": "the tap cuts the ranges; use num_partitions",
-    "numpartitions": "the tap cuts the ranges; use num_partitions",
-    "ignorecorruptfiles": _SKIPS,
-    "ignoremissingfiles": _SKIPS,
-    "ignoreinvalidpartitionpaths": _SKIPS,
-    "readchangefeed": "use replication_method LOG_BASED",
-    "readchangedata": "use replication_method LOG_BASED",
-    "maxrows": _LEFT_OUT,
-    "rows_per_resultset": _LEFT_OUT,
-}
+FULL_TABLE, INCREMENTAL, LOG_BASED = "FULL_TABLE", "INCREMENTAL", "LOG_BASED"
+METHODS = [FULL_TABLE, INCREMENTAL, LOG_BASED]
+SNAPSHOTS = ["off", "keys", "rows"]
+NULL_KEYS = ["include", "exclude", "fail"]
+KINDS = ("jdbc", "delta", "parquet", "orc", "avro", "csv", "json", "text", "catalog", "kafka")
+
+_KEY = th.CustomType(
+    {"type": ["string", "array", "null"], "items": {"type": "string"}, "minItems": 1}
+)
+_STREAM_OPTIONS = th.ObjectType(
+    th.Property("replication_method", th.StringType, allowed_values=METHODS),
+    th.Property("replication_key", _KEY),
+    th.Property("key_properties", th.ArrayType(th.StringType)),
+    th.Property("where", th.StringType),
+    th.Property("sample", th.NumberType(exclusive_minimum=0, maximum=1)),
+    th.Property("lookback", th.NumberType(minimum=0)),
+    th.Property("null_replication_key", th.StringType, allowed_values=NULL_KEYS),
+    th.Property("start_value", th.CustomType({"type": ["string", "number", "array", "null"]})),
+    th.Property("deleted_flag", th.StringType),
+    th.Property("late_stream", th.BooleanType),
+    th.Property("new_files", th.BooleanType),
+    th.Property("snapshot", th.StringType, allowed_values=SNAPSHOTS),
+    th.Property("snapshot_every", th.StringType),
+    th.Property("schema", th.ObjectType(additional_properties=th.StringType)),
+    th.Property("partition_column", th.StringType),
+    th.Property("num_partitions", th.IntegerType(minimum=1)),
+    additional_properties=False,
+)
+
+CONFIG_JSONSCHEMA = th.PropertiesList(
+    th.Property(
+        "source_url",
+        th.StringType,
+        required=True,
+        secret=True,
+        title="Source",
+        description=(
+            "Any JDBC URL; a folder of tables, one sub-folder or file each: delta:PATH, "
+            "parquet:PATH, orc:PATH, avro:PATH, csv:PATH, json:PATH, text:PATH; tables that "
+            "Spark's catalog knows: catalog:NAME or catalog:NAME.SCHEMA; or Debezium's topics: "
+            "kafka:HOST:PORT."
+        ),
+    ),
+    th.Property("source_user", th.StringType, title="User", description="User of the database."),
+    th.Property(
+        "source_password",
+        th.StringType,
+        secret=True,
+        title="Password",
+        description="Password of the database.",
+    ),
+    th.Property(
+        "source_options",
+        th.ObjectType(additional_properties=True),
+        default={},
+        secret=True,
+        title="Reader options",
+        description="Options passed to Spark's reader, except those that the tap generates.",
+    ),
+    th.Property(
+        "tables",
+        th.ArrayType(th.StringType),
+        default=["*"],
+        title="Tables",
+        description="Shell patterns of the tables to offer: public.orders, sales.*.",
+    ),
+    th.Property(
+        "start_date",
+        th.DateTimeType,
+        title="Start date",
+        description="First bookmark of time-based replication keys.",
+    ),
+    th.Property(
+        "default_replication_method",
+        th.StringType,
+        default=FULL_TABLE,
+        allowed_values=METHODS,
+        title="Default replication method",
+        description="Replication method of streams that say nothing else, where they can.",
+    ),
+    th.Property(
+        "default_replication_key",
+        th.StringType,
+        title="Default replication key",
+        description="Replication key for INCREMENTAL where the table has that column.",
+    ),
+    th.Property(
+        "lookback",
+        th.NumberType(minimum=0),
+        default=0,
+        title="Lookback",
+        description=(
+            "How far before the bookmark to read again: seconds for time keys, units for "
+            "numbers. Never written into the bookmark."
+        ),
+    ),
+    th.Property(
+        "null_replication_key",
+        th.StringType,
+        default="include",
+        allowed_values=NULL_KEYS,
+        title="Rows without a replication key",
+        description="What to do with rows whose replication key is NULL.",
+    ),
+    th.Property(
+        "slice_rows",
+        th.IntegerType(minimum=1),
+        default=1_000_000,
+        title="Rows per slice",
+        description="About how many rows are read at a time; a STATE follows each slice.",
+    ),
+    th.Property(
+        "max_rows",
+        th.IntegerType(minimum=1),
+        title="Rows per run",
+        description=(
+            "Stop each stream after about this many rows, at the end of a key's value; the next "
+            "run goes on from there."
+        ),
+    ),
+    th.Property(
+        "window_start",
+        th.StringType,
+        title="Start of the window",
+        description=(
+            "Read only keys from this value on; the state is neither used nor changed, so that a "
+            "range can be read again."
+        ),
+    ),
+    th.Property(
+        "window_end",
+        th.StringType,
+        title="End of the window",
+        description="Read only keys below this value; the state is neither used nor changed.",
+    ),
+    th.Property(
+        "num_partitions",
+        th.IntegerType(minimum=1),
+        title="Connections",
+        description="Parallel connections per slice; default: the cores of the machine.",
+    ),
+    th.Property(
+        "fetch_rows",
+        th.IntegerType(minimum=1),
+        default=10_000,
+        title="Fetch size",
+        description="JDBC rows per round trip.",
+    ),
+    th.Property(
+        "snapshot_path",
+        th.StringType,
+        title="Snapshots",
+        description=(
+            "Folder, on any storage that Spark reaches, of the snapshots that the option snapshot "
+            "compares with."
+        ),
+    ),
+    th.Property(
+        "stream_options",
+        th.ObjectType(additional_properties=_STREAM_OPTIONS),
+        default={},
+        title="Options of streams",
+        description=(
+            "Shell pattern of stream ids to replication_method, replication_key, "
+            "key_properties, where, sample, lookback, null_replication_key, start_value, "
+            "deleted_flag, late_stream, new_files, snapshot, snapshot_every, schema, "
+            "partition_column and num_partitions."
+        ),
+    ),
+    th.Property(
+        "emit_activate_version_messages",
+        th.BooleanType,
+        default=False,
+        title="Activate versions",
+        description="Number full-table loads, and end each with an ACTIVATE_VERSION message.",
+    ),
+    th.Property(
+        "use_singer_decimal",
+        th.BooleanType,
+        default=False,
+        title="Decimals as strings",
+        description="Write decimals as strings of the format x-singer.decimal.",
+    ),
+    SHOW_VALUES,
+    *SPARK,
+).to_dict()
+
+
 # Options by which files are left out: none that exists reads every row of a table.
 _LIMITS = {
     "pathglobfilter": "",
@@ -222,67 +366,8 @@ def absolute_url(url: str) -> str:
     return f"{found[1]}{os.path.abspath(found[2])}{found[3] or ''}"  # noqa: PTH100
 
 
-def source_problems(config: Mapping[str, Any]) -> list[str]:
-    """List what contradicts itself in the tap's own settings; the schema found the rest."""
-    options = config.get("source_options") or {}
-    problems = [*_option_problems(options)]
-    url = config.get("source_url")
-    if isinstance(url, str) and (source_kind(url) not in KINDS or not url.partition(":")[2]):
-        known = ", ".join(f"{kind}:…" for kind in KINDS)
-        problems.append(f"source_url: unknown kind of source; known are {known}")
-    problems += _session_problems(url, options)
-    batch = config.get("batch_config")
-    if isinstance(batch, Mapping) and not (batch.get("storage") or {}).get("root"):
-        problems.append(
-            "batch_config: storage.root is missing; name a folder, file:///… or s3://bucket/…"
-        )
-    if _needs_key(config):
-        problems.append(
-            "default_replication_method INCREMENTAL needs default_replication_key, or a "
-            "replication_key in stream_options"
-        )
-    return problems
-
-
-def _session_problems(url: Any, options: Mapping[str, Any]) -> list[str]:
-    """List what the URL and the session must leave to the tap."""
-    problems = []
-    text = url if isinstance(url, str) else ""
-    if re.match(r"(?i)jdbc:(mysql|mariadb):.*\bsessionvariables=", text):
-        problems.append("source_url: sessionVariables cannot stand here; use source_options")
-    if found := re.match(r"(?i)jdbc:.*[?&;](maxrows|rows_per_resultset)=", text):
-        problems.append(f"source_url: {found[1]} cannot be set: {_LEFT_OUT}")
-    given = next((v for key, v in options.items() if key.lower() == "sessionvariables"), "")
-    return problems + [
-        f"source_options: sessionVariables cannot set {name}: {reason}"
-        for name, reason in _OURS_IN_SESSION.items()
-        if name in str(given).lower()
-    ]
-
-
-def _needs_key(config: Mapping[str, Any]) -> bool:
-    if config.get("default_replication_method") != INCREMENTAL:
-        return False
-    options = config.get("stream_options")
-    keyed = isinstance(options, Mapping) and any(
-        isinstance(value, Mapping) and value.get("replication_key") for value in options.values()
-    )
-    return not config.get("default_replication_key") and not keyed
-
-
 def _leaves_out(option: str, value: str) -> bool:
     return _LIMITS.get(option.lower(), "none") in ("", value.lower())
-
-
-def _option_problems(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the options that are the tap's own, and those by which rows would vanish."""
-    for key, value in options.items():
-        name = key.lower()
-        reason = _OURS.get(name) or option_refusal(name)
-        if name == "mode" and str(value).upper() == "DROPMALFORMED":
-            reason = _SKIPS
-        if reason:
-            yield f"source_options: {key} cannot be set: {reason}"
 
 
 def _option_text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""One stream: piece after piece, each followed by its STATE; the SDK drives, Spark works."""
+"""One stream: chunk after chunk, each followed by its STATE; the SDK drives, Spark works."""
 
 from __future__ import annotations
 
@@ -13,20 +13,14 @@ from singer_sdk.metrics import get_metrics_logger
 from singer_sdk.singerlib import SchemaMessage, StateMessage
 from typing_extensions import override
 
-from singer_spark.bookmark import AT_BOOKMARK, LATE
 from singer_spark.engine.session import engine_for_pipe
 from singer_spark.errors import SettingsError
-from singer_spark.progress import Pulse
-from singer_spark.report import report
-from singer_spark.scope import SOME, Scope
-from tap_spark_source import messages
-from tap_spark_source.advice import advice
-from tap_spark_source.batches import has_room, write_batch
-from tap_spark_source.described import DescribedStream, json_schema
-from tap_spark_source.idle import idle_settings
-from tap_spark_source.preview import preview
-from tap_spark_source.reading import Reading, open_reading
-from tap_spark_source.scope import (
+from singer_spark.protocol import AT_BOOKMARK, LATE, SOME, Scope
+from singer_spark.report import Pulse, report
+from tap_spark_source.output import records
+from tap_spark_source.output.batch_files import has_room, write_batch
+from tap_spark_source.output.records import Reading, open_reading
+from tap_spark_source.plan.scope import (
     Traits,
     completes_version,
     mapped,
@@ -34,12 +28,17 @@ from tap_spark_source.scope import (
     scope_of_late_rows,
     scope_of_read,
 )
-from tap_spark_source.sources import KafkaSource, source_errors
-from tap_spark_source.ways import Piece, bounds_of, pieces
-from tap_spark_source.window import Bounds
+from tap_spark_source.plan.warnings import advice, idle_settings
+from tap_spark_source.plan.window import Bounds
+from tap_spark_source.planned_stream import PlannedStream, json_schema
+from tap_spark_source.readers import chunks, preview
+from tap_spark_source.readers.chunks import Chunk
+from tap_spark_source.readers.open_window import bounds_of
+from tap_spark_source.sources.base import source_errors
+from tap_spark_source.sources.kafka.topics import KafkaSource
 
 
-class SparkStream(DescribedStream):
+class SparkStream(PlannedStream):
     """What a stream writes."""
 
     # SCHEMA, ACTIVATE_VERSION and STATE
@@ -55,7 +54,7 @@ class SparkStream(DescribedStream):
         known = self._entry.schema.to_dict().get("properties", {}) if self._entry else {}
         scopes = {name: self.scope} | ({late: self._late_scope} if late else {})
         for stream, scope in scopes.items():
-            yield messages.ScopedSchema(
+            yield records.ScopedSchema(
                 stream,
                 json_schema(plan.properties, known=known),
                 list(plan.key_properties),
@@ -77,7 +76,7 @@ class SparkStream(DescribedStream):
             self._refuse_hidden_key(message.key_properties or (), arrives)
             scope = mapped(self.scope, self.plan, arrives=arrives, maps=self._maps)
             source = {} if message.stream == self.name else {"stream": self.name}
-            yield messages.ScopedSchema(
+            yield records.ScopedSchema(
                 message.stream,
                 message.schema,
                 message.key_properties,
@@ -184,24 +183,24 @@ class SparkStream(DescribedStream):
     def _sync_records(
         self, context: Context | None = None, *, write_messages: bool = True
     ) -> Generator[dict[str, Any], Any, Any]:
-        """Write piece after piece, each followed by what it makes true."""
+        """Write chunk after chunk, each followed by what it makes true."""
         with self.get_record_counter() as counter, self.get_sync_timer():
             self._advise()
             pulse = Pulse(f"reading {self.name}")
             below, written, is_complete = 0, 0, True
             said: Mapping[str, Any] | None = None
-            for piece in self._pieces():
-                is_complete, before = piece.is_last, written
-                for count in self._emit(piece, written=written):
+            for chunk in self._chunks():
+                is_complete, before = chunk.is_last, written
+                for count in self._emit(chunk, written=written):
                     pulse.beat()
                     written += count
                     counter.increment(count)
-                    below += count if piece.below_bookmark else 0
-                below += piece.below.rows if piece.below else 0
+                    below += count if chunk.below_bookmark else 0
+                below += chunk.below.rows if chunk.below else 0
                 # What lay beyond the highest key was nothing: there is nothing new to say.
-                if written > before or piece.version is not None or piece.bookmark != said:
-                    self._settle(piece)
-                said = piece.bookmark
+                if written > before or chunk.version is not None or chunk.bookmark != said:
+                    self._settle(chunk)
+                said = chunk.bookmark
         if not is_complete:
             report("limited", self.name)
         if below:
@@ -237,19 +236,19 @@ class SparkStream(DescribedStream):
                 self.name,
             )
 
-    def _settle(self, piece: Piece) -> None:
-        """Write what is true now that the piece is written."""
+    def _settle(self, chunk: Chunk) -> None:
+        """Write what is true now that the chunk is written."""
         state = self.stream_state
         state.clear()
-        state.update(piece.bookmark)
-        again = piece.again if piece.is_last else None
+        state.update(chunk.bookmark)
+        again = chunk.again if chunk.is_last else None
         if again and again.rows is not None:
             state[AT_BOOKMARK] = again.rows.to_dict(again.plan)
         if self._tap.settings.has_window and not (state or self._is_in_state):
             del self.tap_state["bookmarks"][self.name]
         # What tells changes alone has no version, which would retire every other row.
-        version = piece.version if self._stream_version is not None else None
-        if piece.is_last and version is not None and self._numbers_all:
+        version = chunk.version if self._stream_version is not None else None
+        if chunk.is_last and version is not None and self._numbers_all:
             super()._write_activate_version_message(version)
         self.state_manager.is_flushed = False
         self._write_state_message()
@@ -257,11 +256,11 @@ class SparkStream(DescribedStream):
     @override
     def get_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of this run as the SDK knows them."""
-        for piece in self._pieces():
-            if reading := self._open(piece):
+        for chunk in self._chunks():
+            if reading := self._open(chunk):
                 yield from reading.records()
 
-    def _pieces(self) -> Iterator[Piece]:
+    def _chunks(self) -> Iterator[Chunk]:
         """Read the stream in the way that fits what becomes of its rows."""
         tap = self._tap
         loaded = tap.loaded(self.name, self.plan.key_properties)
@@ -270,7 +269,7 @@ class SparkStream(DescribedStream):
         )
         plan = replace(plan, is_observed=self._is_observed)
         with source_errors(tap.settings, self.name):
-            yield from pieces(tap.source, plan, version=self._initialized_at)
+            yield from chunks(tap.source, plan, version=self._initialized_at)
 
     @property
     def _is_observed(self) -> bool:
@@ -279,32 +278,32 @@ class SparkStream(DescribedStream):
         is_written = bool(settings.batch) or not settings.spark.retries_tasks
         return is_written and not self.takes_sdk_path and self.ABORT_AT_RECORD_COUNT is None
 
-    def _open(self, piece: Piece) -> Reading | None:
-        if piece.frame is None:
+    def _open(self, chunk: Chunk) -> Reading | None:
+        if chunk.frame is None:
             return None
-        version = piece.version if self._stream_version is not None else None
-        if piece.again and self.takes_sdk_path:
-            piece.again.lose()  # nobody looks at what maps make of rows
-        name = (self._late_name if piece.below_bookmark else None) or self.name
+        version = chunk.version if self._stream_version is not None else None
+        if chunk.again and self.takes_sdk_path:
+            chunk.again.lose()  # nobody looks at what maps make of rows
+        name = (self._late_name if chunk.below_bookmark else None) or self.name
         return open_reading(
             self._tap.settings,
             name,
-            piece.frame,
+            chunk.frame,
             keys=self.plan.key_properties if self.plan.has_deletions else (),
-            are_texts=piece.are_texts,
+            are_texts=chunk.are_texts,
             version=version,
-            watches=[watch for watch in (piece.again, piece.below) if watch],
+            watches=[watch for watch in (chunk.again, chunk.below) if watch],
         )
 
-    def _emit(self, piece: Piece, *, written: int) -> Iterator[int]:
-        """Write the records of a piece after those of others, and yield how many as they go."""
-        reading, limit = self._open(piece), self.ABORT_AT_RECORD_COUNT
+    def _emit(self, chunk: Chunk, *, written: int) -> Iterator[int]:
+        """Write the records of a chunk after those of others, and yield how many as they go."""
+        reading, limit = self._open(chunk), self.ABORT_AT_RECORD_COUNT
         if reading is None:
             return
         if self.takes_sdk_path:
-            if piece.version is not None and self._stream_version is not None:
+            if chunk.version is not None and self._stream_version is not None:
                 # A load that goes on keeps its version; the SDK would write that of this run.
-                self._stream_version = piece.version
+                self._stream_version = chunk.version
             for index, record in enumerate(reading.records(), start=written):
                 self._check_max_record_limit(index)
                 self._write_record_message(record)
@@ -313,10 +312,10 @@ class SparkStream(DescribedStream):
             yield write_batch(reading, batch)
         elif limit is None:
             for block, rows in reading.blocks():
-                messages.write_bytes(block)
+                records.write_bytes(block)
                 yield rows
         else:
             found = reading.first(limit - written + 1)
-            messages.write_bytes(b"".join(found[: limit - written]))
+            records.write_bytes(b"".join(found[: limit - written]))
             yield len(found[: limit - written])
             self._check_max_record_limit(written + len(found) - 1)

@@ -16,25 +16,25 @@ from singer_sdk.plugin_base import _ConfigInput
 from singer_sdk.singerlib import Catalog
 from typing_extensions import override
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.assignment import STREAMS, Assignment, Loaded
 from singer_spark.engine.session import open_session
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.names import chosen_names, unmatched
 from singer_spark.plugin import SparkPlugin, read_json_object
 from singer_spark.report import is_reporting, report
-from tap_spark_source.catalog import read_catalog
-from tap_spark_source.declaration import CONFIG_JSONSCHEMA
-from tap_spark_source.identity import Identity, place_of
-from tap_spark_source.messages import ExactWriter
-from tap_spark_source.settings import Settings, source_problems
-from tap_spark_source.sources import Place, Source, open_source
+from tap_spark_source.output.records import ExactWriter
+from tap_spark_source.plan.replication import read_catalog
+from tap_spark_source.plan.source_settings import Identity, place_of, source_problems
+from tap_spark_source.settings import CONFIG_JSONSCHEMA, Settings
+from tap_spark_source.sources import open_source
+from tap_spark_source.sources.base import Place, Source
 from tap_spark_source.stream import SparkStream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tap_spark_source.table import Table
+    from tap_spark_source.plan.table import Table
 
 
 class TapSparkSource(SparkPlugin, Tap):
@@ -196,6 +196,6 @@ class TapSparkSource(SparkPlugin, Tap):
 
 def _read_state(name: str) -> dict[str, Any]:
     try:
-        return read_json_object(name, "state", parse=digits.loads)
+        return read_json_object(name, "state", parse=exact_json.loads)
     except SettingsError as error:
         raise StateError(error.message) from error

@@ -9,8 +9,8 @@ from typing import Any
 
 from singer_sdk import typing as th
 
-from singer_spark.declaration import SPARK
 from singer_spark.names import merged_options
+from singer_spark.plugin import SHOW_VALUES, SPARK
 from singer_spark.settings import SparkSettings, own_catalog
 from target_spark_delta.intake.batch_files import BatchRoots
 from target_spark_delta.stream_options import LOAD_METHODS, STREAM_OPTIONS, StreamSettings
@@ -205,6 +205,7 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
         title="Parallel streams",
         description="How many streams are merged at the same time.",
     ),
+    SHOW_VALUES,
     *SPARK,
 ).to_dict()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from singer_spark.typemap import value_kinds
+from singer_spark.types import value_kinds
 from target_spark_delta.intake.batch_files import Manifest, Rules, parse_manifest, rows_written
 from target_spark_delta.intake.json_schema import resolved_schema
 from target_spark_delta.intake.mapping import StreamMapping

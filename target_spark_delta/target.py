@@ -21,12 +21,12 @@ from singer_sdk.mapper import RemoveRecordTransform
 from typing_extensions import override
 
 from singer_spark.assignment import Assignment
-from singer_spark.engine.disk import ask_for_disk, expect_disk
+from singer_spark.engine.machine import ask_for_disk, expect_disk
 from singer_spark.engine.session import hold_engine, isolated, open_session
 from singer_spark.errors import ProtocolError, SchemaError
 from singer_spark.names import table_name, unmatched
 from singer_spark.plugin import SparkPlugin
-from singer_spark.state.fence import confirm_lock
+from singer_spark.state.holder import confirm_lock
 from target_spark_delta.commits.closing import close
 from target_spark_delta.commits.cutting import SegmentCutter
 from target_spark_delta.commits.lanes import Lanes

@@ -23,7 +23,7 @@ import yaml
 from pyspark.sql import types as T
 from singer_sdk.plugin_base import PluginBase
 
-from singer_spark.typemap import to_json_schema, to_spark_type
+from singer_spark.types import to_json_schema, to_spark_type
 from tap_spark_source.tap import TapSparkSource
 from target_spark_delta.target import TargetSparkDelta
 

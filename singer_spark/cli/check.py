@@ -11,27 +11,26 @@ from typing import Any, NamedTuple
 
 import click
 
-from singer_spark.cli.complete import complete_pipeline
-from singer_spark.cli.table import WIDTH, cut, json_option, show_json, wrap
+from singer_spark.cli.options import pipelines_argument
+from singer_spark.cli.output import WIDTH, cut, json_option, show_json, wrap
 from singer_spark.errors import SettingsError, SingerSparkError
 from singer_spark.pipeline import (
     Pipeline,
     find_pipelines,
-    list_pipeline_files,
     load_pipeline,
     refuse_twins,
 )
-from singer_spark.pipeline.endpoints import DEFAULT_TARGET
+from singer_spark.pipeline.plugins import version_of
+from singer_spark.pipeline.source_url import state_advice, transit_advice
 from singer_spark.pipeline.tables import s3_options
-from singer_spark.pipeline.transit import transit_advice
 from singer_spark.runner.commands import find_command
-from singer_spark.runner.probe import sample_source, start_target
+from singer_spark.runner.preview import sample_source, start_target
 from singer_spark.runner.supervisor import StoppedError
-from singer_spark.runner.versions import version_of
 from singer_spark.settings import SparkSettings
 from singer_spark.state import create_state_store
-from singer_spark.state.lock import LockedError, locked
-from singer_spark.state.objects import Expect, refuse_unconditional
+from singer_spark.state.holder import LockedError
+from singer_spark.state.lock import locked
+from singer_spark.storage.objects import Expect, refuse_unconditional
 
 PROBE = ".singer-spark/check"
 
@@ -47,7 +46,7 @@ class Step(NamedTuple):
 
 
 @click.command(short_help="Try everything that a run needs.")
-@click.argument("pipelines", metavar="[PIPELINE]...", nargs=-1, shell_complete=complete_pipeline)
+@pipelines_argument
 @json_option
 @click.pass_context
 def check(ctx: click.Context, /, *, pipelines: tuple[str, ...], as_json: bool) -> None:
@@ -57,7 +56,7 @@ def check(ctx: click.Context, /, *, pipelines: tuple[str, ...], as_json: bool) -
     stream, starts the target. Moves nothing. Exits with the code of the first thing that failed.
     """
     here = Path.cwd()
-    paths = find_pipelines(pipelines, here) if pipelines else list_pipeline_files(here)
+    paths = find_pipelines(pipelines, here)
     if not paths:
         raise SettingsError("no pipelines in pipelines/; write one with: singer-spark init")
     checked = {path: _check(path, quiet=as_json) for path in paths}
@@ -121,7 +120,7 @@ def _steps(path: Path) -> Iterator[Step]:
     yield Step("file", f"{path.name} describes {pipeline.name}")
     tries: dict[str, Callable[[], Step]] = {
         "commands": lambda: Step("commands", _commands(pipeline)),
-        "state store": lambda: Step("state store", _store(pipeline)),
+        "state store": lambda: Step("state store", _store(pipeline), verdicts=_transit(pipeline)),
         "source": lambda: _source(pipeline),
         "destination": lambda: Step("destination", _destination(pipeline)),
     }
@@ -160,6 +159,11 @@ def _store(pipeline: Pipeline) -> str:
     return f"{store.objects.place} can be written{without}; {runs} runs so far"
 
 
+def _transit(pipeline: Pipeline) -> dict[str, str]:
+    advice = state_advice(pipeline.state)
+    return {"state": advice} if advice else {}
+
+
 def _source(pipeline: Pipeline) -> Step:
     samples = sample_source(pipeline)
     rows, verdicts = samples.rows, dict(samples.verdicts(pipeline))
@@ -173,7 +177,7 @@ def _source(pipeline: Pipeline) -> Step:
 def _destination(pipeline: Pipeline) -> str:
     path = pipeline.target.config.get("path")
     place = ""
-    if Path(pipeline.target.command).name == DEFAULT_TARGET and isinstance(path, str):
+    if pipeline.target.is_ours and isinstance(path, str):
         place = _try_place(path, pipeline.target.config)
     start_target(pipeline)
     return f"{pipeline.target.command} starts{place}"

@@ -11,15 +11,16 @@ from typing import Any
 
 import click
 
-from singer_spark.cli.table import json_option, show_json
-from singer_spark.duration import parse_duration
+from singer_spark.cli.output import json_option, show_json
 from singer_spark.engine.lease import get_lease
-from singer_spark.engine.place import dial, engine_folder, shared_engines
+from singer_spark.engine.registry import dial, engine_folder, shared_engines
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import SettingsError, TransientError
 from singer_spark.pipeline import find_pipeline, load_pipeline
-from singer_spark.runner.engine import needs_of
+from singer_spark.runner.sharing import needs_of
+from singer_spark.secrets import mask
 from singer_spark.settings import SparkSettings
+from singer_spark.text import parse_duration, printable
 
 _END_SECONDS = 90.0
 _ANSWER_SECONDS = 10.0
@@ -89,7 +90,8 @@ def logs() -> None:
     """Print what the warm Sparks of this user have logged."""
     for name in shared_engines():
         with suppress(OSError):
-            click.echo((engine_folder(name) / "log").read_text(errors="replace"), nl=False)
+            text = (engine_folder(name) / "log").read_text(errors="replace")
+            click.echo(printable(mask(text)), nl=False)
 
 
 def _spec(pipelines: tuple[str, ...]) -> Spec:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, final
 
 import click
 
-from singer_spark.cli.table import cut
-from singer_spark.printable import printable
+from singer_spark.cli.output import cut
 from singer_spark.runner import Display, PlainDisplay
-from singer_spark.runner.facts import StreamFacts
+from singer_spark.runner.streams import StreamFacts
+from singer_spark.text import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -9,12 +9,9 @@ from typing import Any
 
 import click
 
-from singer_spark import digits
-from singer_spark.cli.complete import complete_pipeline
-from singer_spark.cli.places import Place, find_place, state_option, yes_option
-from singer_spark.cli.statediff import state_diff
-from singer_spark.cli.table import json_option, lay_out, show_json
-from singer_spark.deltalog import TableCommit
+from singer_spark import exact_json
+from singer_spark.cli.options import Place, find_place, pipeline_argument, state_option, yes_option
+from singer_spark.cli.output import json_option, lay_out, say, show_json, state_diff
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import find_pipeline, load_pipeline
 from singer_spark.pipeline.tables import find_tables, place_of
@@ -22,6 +19,7 @@ from singer_spark.state import PipelineState
 from singer_spark.state.change import is_same, replace_state
 from singer_spark.state.recover import (
     Recovery,
+    TableCommit,
     explain_lack,
     explain_silence,
     look_for_state,
@@ -32,7 +30,7 @@ HEAD = ("STREAM", "VERSION", "COMMITTED (UTC)", "BOOKMARK")
 
 
 @click.command()
-@click.argument("pipeline", shell_complete=complete_pipeline)
+@pipeline_argument
 @click.option("--tables", metavar="PATH", help="Where the tables lie; needed with --state.")
 @state_option
 @click.option("--dry-run", is_flag=True, help="Show what would be stored, and store nothing.")
@@ -65,7 +63,7 @@ def recover(
     if not as_json:
         _show(recovery, place, before, after)
     stored = changed and not dry_run and (yes or _confirm(place))
-    note = partial(click.echo, err=True)
+    note = partial(say, err=True)
     if stored or not (changed or dry_run):
         # Where the tables say what is stored, failed runs have left nothing that it does not know.
         replace_state(place.store, before, after, note)
@@ -85,25 +83,25 @@ def _confirm(place: Place) -> bool:
 
 def _show(recovery: Recovery, place: Place, before: PipelineState, after: dict[str, Any]) -> None:
     rows = [_row(commit) for commit in sorted(recovery.commits, key=lambda found: found.stream)]
-    click.echo("\n".join(lay_out([HEAD, *rows], right=(1,))))
+    say("\n".join(lay_out([HEAD, *rows], right=(1,))))
     for commit in recovery.commits:
         if commit.newer:
-            click.echo(
+            say(
                 f"{commit.stream}: {commit.newer} newer commit(s) carry no bookmark; "
                 "their rows are read again"
             )
     for log in recovery.lacking:
-        click.echo(f"{log.table}: {explain_lack(log, place.name)}")
+        say(f"{log.table}: {explain_lack(log, place.name)}")
     for log in recovery.silent:
-        click.echo(f"{log.table}: {explain_silence(log)}")
+        say(f"{log.table}: {explain_silence(log)}")
     lines = state_diff(before.watermark, after, place.name, "recovered")
-    click.echo("\n".join(["", *lines] if lines else ["", "The stored state says the same."]))
+    say("\n".join(["", *lines] if lines else ["", "The stored state says the same."]))
 
 
 def _row(commit: TableCommit) -> tuple[str, ...]:
     state = commit.state
     value = state.get("replication_key_value", state) if isinstance(state, dict) else state
-    told = value if isinstance(value, str) else digits.dumps(value, plain=True)
+    told = value if isinstance(value, str) else exact_json.dumps(value, plain=True)
     moment = commit.committed_at[:19].replace("T", " ")
     return commit.stream, str(commit.version), moment, told
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
-from singer_spark import digits
-from singer_spark.cli.complete import complete_pipeline
-from singer_spark.cli.preview import show_preview
+from singer_spark import exact_json
+from singer_spark.cli.completion import complete_pipeline
+from singer_spark.cli.fleet import follow_parent, run_several, show_failure, show_outcomes
+from singer_spark.cli.output import cut, lay_out, show_json, wrap
 from singer_spark.cli.progress import open_display, tell
-from singer_spark.cli.several import follow_parent, run_several, show_failure, show_outcomes
 from singer_spark.errors import SettingsError, SingerSparkError
 from singer_spark.pipeline import Pipeline, find_pipelines, load_pipeline, refuse_twins
 from singer_spark.pipeline.find import is_pattern
@@ -26,8 +27,49 @@ from singer_spark.runner import (
     run_pipeline,
     run_until_complete,
 )
-from singer_spark.runner.engine import started_cold
 from singer_spark.runner.preview import preview_run
+from singer_spark.runner.sharing import started_cold
+
+HEAD = ("STREAM", "FROM", "TO", "ROWS")
+WIDTHS = (24, 21, 21)
+
+
+def show_preview(streams: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    """Print what would be read."""
+    if as_json:
+        show_json(list(streams))
+        return
+    rows = [
+        (
+            str(one.get("stream")),
+            _bound(one, "low", "the start"),
+            _bound(one, "high", "the end"),
+            "?" if one.get("rows") is None else f"{one['rows']:,}",
+        )
+        for one in streams
+    ]
+    fitted = [(*map(cut, row, WIDTHS), row[-1]) for row in rows]
+    head, *lines = lay_out([HEAD, *fitted], right=(3,))
+    click.echo(head)
+    for line, one in zip(lines, streams, strict=True):
+        click.echo(line)
+        click.echo(cut(f"    {one.get('summary')}"))
+        if verdict := one.get("verdict"):
+            click.echo(wrap(f"  ! {verdict}"))
+    known = [one["rows"] for one in streams if one.get("rows") is not None]
+    about = f", about {sum(known):,} rows" if known else ""
+    click.echo(f"Dry run: {len(streams)} stream(s){about}; nothing was read or written")
+
+
+def _bound(one: Mapping[str, Any], end: str, otherwise: str) -> str:
+    value = one.get(end)
+    if isinstance(value, Mapping):
+        value = value.get("replication_key_value", value)
+    if value is None:
+        return otherwise
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text.replace("T", " ").removesuffix("+00:00")
+
 
 path_type = click.Path(path_type=Path)
 
@@ -145,7 +187,7 @@ def _run_one(
 
 
 def _show_json(result: RunResult) -> None:
-    click.echo(digits.dumps({**result.record, "state": result.state}))
+    click.echo(exact_json.dumps({**result.record, "state": result.state}))
 
 
 def show_results(results: Sequence[RunResult]) -> None:
@@ -169,7 +211,7 @@ def _run_several(paths: Sequence[Path], ctx: click.Context, parallel: int, *, as
     if as_json:
         for outcome in outcomes:
             for result in outcome.results:
-                click.echo(digits.dumps(result))
+                click.echo(exact_json.dumps(result))
             if outcome.code and not any(result["exit_code"] for result in outcome.results):
                 show_failure(outcome.name, outcome.code, "it ended without a word; see its log")
     else:

@@ -7,12 +7,18 @@ from typing import IO, Any
 
 import click
 
-from singer_spark.cli.complete import complete_pipeline
-from singer_spark.cli.places import Place, find_place, find_places, state_option, yes_option
+from singer_spark.cli.options import (
+    Place,
+    find_place,
+    pipeline_argument,
+    raise_all,
+    read_places,
+    state_option,
+    yes_option,
+)
+from singer_spark.cli.output import cut, json_option, lay_out, pretty, say, show_json, state_diff
 from singer_spark.cli.recover import recover
-from singer_spark.cli.statediff import pretty, state_diff
-from singer_spark.cli.table import cut, json_option, lay_out, show_json
-from singer_spark.errors import SettingsError, SingerSparkError, StateError
+from singer_spark.errors import SettingsError, StateError
 from singer_spark.state import PipelineState
 from singer_spark.state.change import (
     accept_state,
@@ -22,11 +28,10 @@ from singer_spark.state.change import (
     parse_state,
     replace_state,
 )
-from singer_spark.state.documents import DamagedError
 from singer_spark.state.generation import has_attempts
+from singer_spark.state.store import DamagedError
 
 HEAD = ("PIPELINE", "LAST RUN (UTC)", "RUNS", "BOOKMARKS")
-pipeline_argument = click.argument("pipeline", shell_complete=complete_pipeline)
 state_file = click.argument("file", type=click.File("rb"))
 
 
@@ -45,25 +50,14 @@ def state() -> None:
 @json_option
 def list_states(*, url: str | None, as_json: bool) -> None:
     """List the pipelines of pipelines/, or of a store, with their last run."""
-    found: list[PipelineState] = []
-    errors: list[SingerSparkError] = []
-    for find in find_places(url):
-        try:
-            place = find()
-            known = place.store.get(place.name)
-            # A store may still hold the history of a pipeline whose state was deleted.
-            if known or url is None:
-                found.append(known or PipelineState(place.name))
-        except SingerSparkError as error:
-            errors.append(error)
+    places, errors = read_places(lambda place: (place, place.store.get(place.name)), url)
+    # A store may still hold the history of a pipeline whose state was deleted.
+    found = [known or PipelineState(place.name) for place, known in places if known or not url]
     if as_json:
         show_json([one.to_dict() for one in found])
     elif found:
         click.echo("\n".join(lay_out([HEAD, *map(_row, found)], right=(2, 3))))
-    for other in errors[1:]:
-        other.show()
-    if errors:
-        raise errors[0]
+    raise_all(errors)
 
 
 @state.command()
@@ -149,7 +143,7 @@ def diff(pipeline: str, file: IO[bytes], *, url: str | None) -> None:
     place = find_place(pipeline, url)
     old, new = _before(place).watermark, parse_state(file.read(), _name_of(file))
     for line in state_diff(old, new, place.name, _name_of(file)):
-        click.echo(line)
+        say(line)
 
 
 @state.command()
@@ -171,7 +165,7 @@ state.add_command(recover)
 
 
 def _note(text: str) -> None:
-    click.echo(text, err=True)
+    say(text, err=True)
 
 
 def _show_change(place: Place, before: PipelineState, new: Mapping[str, Any]) -> None:

@@ -1,11 +1,14 @@
-"""The example's source: a shop in an SQLite database, which can be changed while Spark is warm."""
+"""The example: a shop in an SQLite database that can be changed, and what its tables hold."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 PIPELINE = """\
 name: shop
@@ -49,3 +52,35 @@ def _run_script(folder: Path, name: str) -> None:
     script = Path(__file__).with_name(name).read_text(encoding="utf-8")
     with closing(sqlite3.connect(folder / "shop.db")) as database:
         database.executescript(script)
+
+
+Row: TypeAlias = Mapping[str, Any]
+
+
+def read_rows(table: Path) -> list[Row]:
+    """Return the rows of the table's newest version, ordered by their first column."""
+    rows = [row for name in _files(table) for row in _file_rows(table / name)]
+    columns = max(rows, key=len, default={})
+    key = next(iter(columns), "")
+    filled = ({column: row.get(column) for column in columns} for row in rows)
+    return sorted(filled, key=lambda row: row[key])
+
+
+def _files(table: Path) -> set[str]:
+    """Replay the table's log: each commit adds files and removes some."""
+    files: set[str] = set()
+    for commit in sorted((table / "_delta_log").glob("*.json")):
+        for line in commit.read_text(encoding="utf-8").splitlines():
+            action = json.loads(line)
+            if "add" in action:
+                files.add(unquote(action["add"]["path"]))
+            elif "remove" in action:
+                files.discard(unquote(action["remove"]["path"]))
+    return files
+
+
+def _file_rows(path: Path) -> list[Row]:
+    import pyarrow.parquet  # takes its time, which other commands need not wait for
+
+    rows: list[Row] = pyarrow.parquet.ParquetFile(path).read().to_pylist()
+    return rows

@@ -3,17 +3,24 @@
 A set of Maven coordinates is resolved once, by the Ivy that Spark ships, into a folder of its own;
 later starts take the files from there. The folder appears whole or not at all, because the tap
 and the target of a first run start together.
+
+Jars are code: they are loaded only as they were fetched, from a cache that is the user's own. Of
+the jars that we name ourselves the package knows the content. What other packages resolve to is
+noted when they are fetched.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import re
 import shutil
+import stat
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -21,7 +28,6 @@ from xml.sax.saxutils import quoteattr
 from filelock import FileLock
 
 from singer_spark.engine.java import find_java
-from singer_spark.engine.trust import check_cache, is_noted, note_sums, trusted_jars
 from singer_spark.errors import SettingsError
 from singer_spark.scratch import make_scratch, remove_scratch
 
@@ -29,20 +35,10 @@ logger = logging.getLogger(__name__)
 
 DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0",)
 # The AWS bundle that hadoop-aws asks for weighs 686 MB; the modules that S3A uses, 18 MB.
-_AWS_SDK = "2.35.4"
+_OF_SDK = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 S3 = (
     "org.apache.hadoop:hadoop-aws:3.5.0",
-    *(
-        f"software.amazon.awssdk:{module}:{_AWS_SDK}"
-        for module in (
-            "s3",
-            "s3-transfer-manager",
-            "sts",
-            "apache-client",
-            "netty-nio-client",
-            "url-connection-client",
-        )
-    ),
+    *(f"software.amazon.awssdk:{one}:2.35.4" for one in (*_OF_SDK, "url-connection-client")),
 )
 _DRIVERS = {
     "postgresql": "org.postgresql:postgresql:42.7.13",
@@ -113,11 +109,12 @@ def _cached(group: tuple[str, ...], ivy_settings: str | None) -> Path:
     folder = root / hashlib.sha256("\n".join(group).encode()).hexdigest()[:16]
     cache_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     root.mkdir(mode=0o700, exist_ok=True)
-    check_cache(cache_folder(), root, folder, cache_folder() / "classes")
-    if is_noted(group, folder) and folder.is_dir():
+    for known in (cache_folder(), root, folder, cache_folder() / "classes"):
+        _check_writers(known)
+    if _is_there(group, folder):
         return folder
     with FileLock(f"{folder}.lock"):
-        if not (is_noted(group, folder) and folder.is_dir()):
+        if not _is_there(group, folder):
             logger.info("Fetching %s and what it needs (once)", ", ".join(group))
             scratch = make_scratch("fetching-", root)
             try:
@@ -161,11 +158,10 @@ def _ivy_settings(cache: Path) -> str:
 
 
 def _ivy_module(group: tuple[str, ...]) -> str:
+    known = [[quoteattr(part) for part in coordinate.split(":")] for coordinate in group]
+    conf = "conf='default->compile,runtime,master'"
     dependencies = "".join(
-        "<dependency org={} name={} rev={} conf='default->compile,runtime,master'/>".format(
-            *map(quoteattr, coordinate.split(":"))
-        )
-        for coordinate in group
+        f"<dependency org={org} name={name} rev={rev} {conf}/>" for org, name, rev in known
     )
     # What Spark ships is never fetched a second time, in another version.
     asked = {coordinate.split(":")[1] for coordinate in group}
@@ -176,11 +172,96 @@ def _ivy_module(group: tuple[str, ...]) -> str:
     )
     # A version that is named here wins over the one that another package asks for.
     overrides = "".join(
-        "<override org={} module={} rev={}/>".format(*map(quoteattr, coordinate.split(":")))
-        for coordinate in group
+        f"<override org={org} module={name} rev={rev}/>" for org, name, rev in known
     )
     return (
         '<ivy-module version="2.0"><info organisation="singer-spark" module="jars"/>'
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{dependencies}{excludes}{overrides}</dependencies></ivy-module>"
     )
+
+
+SUMS = "SHA256SUMS"
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+@cache
+def known_jars() -> Mapping[str, Mapping[str, str]]:
+    """Return the SHA-256 of each jar of the sets that we name ourselves."""
+    path = Path(__file__).with_name("jars.json")
+    known: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
+    return known
+
+
+def trusted_jars(group: tuple[str, ...], folder: Path) -> list[Path]:
+    """Return the jars of a set, which are as they were fetched; others in the folder are not used.
+
+    Raises:
+        SettingsError: One is missing or was changed.
+    """
+    expected = known_jars().get(" ".join(group)) or read_sums(folder)
+    for name, digest in expected.items():
+        path = folder / name
+        _check_writers(path)
+        if sha256(path) != digest:
+            raise SettingsError(
+                f"the jar {path} is not the one that was published; remove the folder {folder}, "
+                "so that it is fetched again, and find out who changed it"
+            )
+    return [folder / name for name in sorted(expected)]
+
+
+def _is_there(group: tuple[str, ...], folder: Path) -> bool:
+    """Say whether a set was fetched, and it is known what its jars must be."""
+    return folder.is_dir() and (" ".join(group) in known_jars() or (folder / SUMS).is_file())
+
+
+def note_sums(folder: Path) -> None:
+    """Note what was fetched, and let nobody else change it."""
+    jars = sorted(folder.glob("*.jar"))
+    for path in jars:
+        path.chmod(path.stat().st_mode & ~_OTHERS_WRITE)
+    lines = [f"{sha256(path)}  {path.name}\n" for path in jars]
+    (folder / SUMS).write_text("".join(lines), encoding="utf-8")
+    for path in (folder / SUMS, folder):
+        path.chmod(path.stat().st_mode & ~_OTHERS_WRITE)
+
+
+def read_sums(folder: Path) -> dict[str, str]:
+    """Read what `note_sums` noted; names that lead out of the folder are refused."""
+    found = {}
+    _check_writers(folder / SUMS)
+    for line in (folder / SUMS).read_text(encoding="utf-8").splitlines():
+        digest, _, name = line.partition("  ")
+        if name != Path(name).name or not name.endswith(".jar"):
+            raise SettingsError(f"{folder / SUMS} is damaged; remove the folder {folder}")
+        found[name] = digest
+    return found
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file; empty where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except AttributeError:  # Python 3.10
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _check_writers(path: Path) -> None:
+    try:
+        known = path.stat()
+    except OSError:
+        return
+    if known.st_uid not in (os.getuid(), 0):
+        raise SettingsError(
+            f"{path} holds code that Spark loads, and belongs to another user; set "
+            "SINGER_SPARK_CACHE to a folder of your own"
+        )
+    if known.st_mode & _OTHERS_WRITE:
+        raise SettingsError(
+            f"{path} holds code that Spark loads, and other users may write to it; run "
+            f"chmod -R go-w {path}, or set SINGER_SPARK_CACHE to a folder of your own"
+        )

@@ -1,14 +1,20 @@
-"""Java: which one, and the command line of the JVM that Spark runs in.
+"""Java: which one, its command line, and its archives of classes.
 
 The command line is a file that only this user can read: arguments stand in the list of processes.
+An archive holds classes that Java has loaded and checked before, and makes a start faster. Java
+itself refuses one of another Java or of other jars. One that was cut or damaged it may not notice,
+so the name of each says what is in it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,20 +28,9 @@ _ASKS_FOR_NATIVE = 24
 _INSTALL = "install a Java runtime 17 or newer (such as openjdk-17-jre-headless or Temurin 17)"
 # What Spark itself opens of Java's modules, as its launcher does.
 _OPENED = (
-    "java.lang",
-    "java.lang.invoke",
-    "java.lang.reflect",
-    "java.io",
-    "java.net",
-    "java.nio",
-    "java.util",
-    "java.util.concurrent",
-    "java.util.concurrent.atomic",
-    "jdk.internal.ref",
-    "sun.nio.ch",
-    "sun.nio.cs",
-    "sun.security.action",
-    "sun.util.calendar",
+    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio"),
+    *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref"),
+    *("sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"),
 )
 _OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -61,6 +56,8 @@ _OPTIONS = (
     "-XX:Tier4BackEdgeThreshold=4000000",
     "-XX:ReservedCodeCacheSize=512m",
 )
+OPTION_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _NATIVE = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
 
 
@@ -124,12 +121,126 @@ def arguments(
     ]
 
 
+def options_of_environment(environ: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the options that Java would take from variables: before the others, and after them.
+
+    Java repeats such variables in its log, passwords among them, so that it gets them as arguments.
+    """
+    first = [*_options(environ, "JAVA_TOOL_OPTIONS"), *_options(environ, "JDK_JAVA_OPTIONS")]
+    return first, _options(environ, "_JAVA_OPTIONS")
+
+
+def _options(environ: Mapping[str, str], name: str) -> list[str]:
+    words = shlex.shlex(environ.get(name, ""), posix=True, punctuation_chars=False)
+    words.whitespace_split, words.escape, words.commenters = True, "", ""
+    try:
+        return list(words)
+    except ValueError as error:
+        raise SettingsError(f"{name}: a quotation mark is not closed; correct it") from error
+
+
 def argument_file(arguments: Sequence[str]) -> str:
     """Write arguments as java reads them from a file: one a line, quoted."""
-    return "".join(f'"{_escaped(argument)}"\n' for argument in arguments)
+    return "".join(f'"{argument.translate(_ESCAPES)}"\n' for argument in arguments)
 
 
-def _escaped(argument: str) -> str:
-    for sign, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
-        argument = argument.replace(sign, escape)
-    return argument
+_KEPT = 6
+_KEPT_SECONDS = 30 * 86400
+_STILLBORN_SECONDS = 3600
+_SAMPLES, _SAMPLE_BYTES = 64, 4096
+
+
+class Archive(NamedTuple):
+    """The archive of one Java and one class path, in a folder of archives."""
+
+    folder: Path
+    key: str
+
+    @classmethod
+    def of(cls, java: Java, class_path: Sequence[str], folder: Path) -> Archive:
+        """Name the archive of a class path."""
+        content = "\0".join([java.command, java.version, *map(_stamp, class_path)])
+        return cls(folder, hashlib.sha256(content.encode()).hexdigest()[:16])
+
+    @property
+    def path(self) -> Path | None:
+        """Return the archive, None if there is none; one that was changed is removed."""
+        for path in self.folder.glob(f"{self.key}-*.jsa"):
+            with suppress(OSError):
+                if path.name == self._name(path):
+                    return path
+                path.unlink()
+        return None
+
+    def options(self, engine: str) -> list[str]:
+        """Return Java's options: to use the archive, or to make one at an orderly end."""
+        silent = ["-Xshare:auto", "-Xlog:disable"]
+        path = self.path
+        if path is not None:
+            with suppress(OSError):
+                os.utime(path)  # those that are used are kept
+            return [f"-XX:SharedArchiveFile={path}", *silent]
+        with suppress(OSError):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return [f"-XX:ArchiveClassesAtExit={self._made(engine)}", *silent]
+        return silent
+
+    def keep(self, engine: str) -> None:
+        """Keep the archive that the Java of an engine has made, if it did, and few others."""
+        made = self._made(engine)
+        with suppress(OSError):
+            if made.is_file() and self.path is None:
+                made.chmod(0o600)
+                with made.open("rb") as file:
+                    os.fsync(file.fileno())
+                made.replace(self.folder / self._name(made))
+        self.drop_made(engine)
+        self._prune()
+
+    def drop_made(self, engine: str) -> None:
+        """Remove what the Java of an engine has begun to make."""
+        with suppress(OSError):
+            self._made(engine).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove the archive, which Java did not survive."""
+        with suppress(OSError):
+            for path in self.folder.glob(f"{self.key}-*.jsa"):
+                path.unlink(missing_ok=True)
+
+    def _made(self, engine: str) -> Path:
+        return self.folder / f"{engine}.new"
+
+    def _name(self, path: Path) -> str:
+        return f"{self.key}-{_digest(path)}.jsa"
+
+    def _prune(self) -> None:
+        """Remove what was not used for long, beyond a few, and what killed engines began."""
+        now = time.time()
+        with suppress(OSError):
+            ages = {path: now - path.stat().st_mtime for path in self.folder.iterdir()}
+            done = sorted((path for path in ages if path.suffix != ".new"), key=ages.__getitem__)
+            for path, age in ages.items():
+                kept = _STILLBORN_SECONDS if path.suffix == ".new" else _KEPT_SECONDS
+                if age > kept or path in done[_KEPT:]:
+                    path.unlink(missing_ok=True)
+
+
+def _digest(path: Path) -> str:
+    """Sum up a file by its size and parts of it from everywhere: it has hundreds of megabytes."""
+    size = path.stat().st_size
+    known = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for place in range(_SAMPLES):
+            file.seek(max(0, size - _SAMPLE_BYTES) * place // (_SAMPLES - 1))
+            known.update(file.read(_SAMPLE_BYTES))
+    return known.hexdigest()[:16]
+
+
+def _stamp(jar: str) -> str:
+    """Tell a jar from another of the same name, by what Java compares as well."""
+    try:
+        known = Path(jar).stat()
+    except OSError:
+        return jar
+    return f"{jar} {known.st_size} {known.st_mtime_ns}"

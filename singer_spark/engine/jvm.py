@@ -18,19 +18,25 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, final
+from typing import Any, final
 
-from singer_spark.engine.archive import Archive
-from singer_spark.engine.failures import early_end, failed_start, late_end
+from singer_spark.engine.failures import check_master, early_end, failed_start, late_end
 from singer_spark.engine.jars import cache_folder
-from singer_spark.engine.java import argument_file, arguments, find_java
-from singer_spark.engine.place import note_jvm
-from singer_spark.engine.reach import check_master
+from singer_spark.engine.java import (
+    OPTION_VARIABLES,
+    Archive,
+    argument_file,
+    arguments,
+    find_java,
+    options_of_environment,
+)
+from singer_spark.engine.registry import JVM_ID
 from singer_spark.engine.spec import PLACES, Spec
 from singer_spark.errors import SingerSparkError
 from singer_spark.scratch import JVM, make_scratch, owner_of, remove_scratch
-from singer_spark.settings import has_warehouse
+from singer_spark.settings import WAREHOUSE, has_warehouse
 
+_SERVICE = "org.apache.spark.sql.connect.service"
 _START_SECONDS = 180.0
 _ANSWER_SECONDS = 20.0
 _INTERRUPT_SECONDS = 60.0
@@ -67,8 +73,9 @@ class Jvm:
         """Start Java; return where its gateway listens, and the word that opens it."""
         java = find_java()
         archive = self._archive.options(self._folder.name)
-        options = [*archive, *self._paths(), *self._spec.options]
-        command = arguments(java, self._spec.class_path, self._conf(), options)
+        first, last = options_of_environment(os.environ)
+        options = [*archive, *self._paths(), *self._spec.options, *last]
+        command = [*first, *arguments(java, self._spec.class_path, self._conf(), options)]
         answer = self._folder / "gateway"
         with _private_file(argument_file(command), self._folder) as (file, descriptors):
             self._process = subprocess.Popen(  # noqa: S603
@@ -80,7 +87,7 @@ class Jvm:
                 # The folder is Java's as well: who waits for its end waits for both.
                 pass_fds=[*descriptors, owner_of(self._folder)],
             )
-            note_jvm(self._folder, self._process.pid)
+            (self._folder / JVM_ID).write_text(str(self._process.pid))
             return self._await_gateway(self._process, answer)
 
     def _has_crashed(self) -> bool:
@@ -137,8 +144,7 @@ class Jvm:
 
     def users(self) -> set[str]:
         """Name the users that have sessions."""
-        known = self._service.sessionManager().listActiveSessions()
-        return {str(known.apply(place).userId()) for place in range(known.size())}
+        return {str(one.userId()) for one in self._active()}
 
     def _cancel_jobs(self, tags: Iterable[str]) -> bool:
         """Cancel the jobs that carry one of these tags; say whether there are any."""
@@ -156,7 +162,8 @@ class Jvm:
             if at_once:
                 process.kill()
             with suppress(OSError):
-                _input(process).close()
+                if process.stdin:
+                    process.stdin.close()
             try:
                 process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
@@ -174,27 +181,26 @@ class Jvm:
 
     @property
     def _service(self) -> Any:
-        name = "org.apache.spark.sql.connect.service.SparkConnectService$"
-        return getattr(getattr(self.gateway.jvm, name), "MODULE$")
+        return getattr(getattr(self.gateway.jvm, f"{_SERVICE}.SparkConnectService$"), "MODULE$")
 
-    def _executions(self, user: str) -> Iterator[Any]:
-        holders = self._service.executionManager().listExecuteHolders()
-        for place in range(holders.size()):
-            holder = holders.apply(place)
-            if holder.executeKey().userId() == user:
-                yield holder
+    def _executions(self, user: str) -> list[Any]:
+        holders = _listed(self._service.executionManager().listExecuteHolders())
+        return [one for one in holders if one.executeKey().userId() == user]
+
+    def _active(self) -> list[Any]:
+        return _listed(self._service.sessionManager().listActiveSessions())
 
     def _sessions(self, user: str) -> list[Any]:
-        known = self._service.sessionManager().listActiveSessions()
-        key = self.gateway.jvm.org.apache.spark.sql.connect.service.SessionKey
-        infos = [known.apply(place) for place in range(known.size())]
-        return [key(user, one.sessionId()) for one in infos if one.userId() == user]
+        key = getattr(self.gateway.jvm, f"{_SERVICE}.SessionKey")
+        return [key(user, one.sessionId()) for one in self._active() if one.userId() == user]
 
     def _await_gateway(self, process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:
         deadline = time.monotonic() + _START_SECONDS
         while not answer.exists():
             if process.poll() is not None or time.monotonic() > deadline:
-                raise early_end(process.poll(), self._last_words())
+                log = self._folder / "log"
+                said = log.read_text(errors="replace") if log.exists() else ""
+                raise early_end(process.poll(), said)
             time.sleep(0.01)
         content = answer.read_bytes()
         answer.unlink()
@@ -213,8 +219,9 @@ class Jvm:
         starting.close(keep_callback_server=True)
 
     def _environment(self, answer: Path) -> dict[str, str]:
+        apart = {*PLACES, *OPTION_VARIABLES}
         environment = {
-            **{name: value for name, value in os.environ.items() if name not in PLACES},
+            **{name: value for name, value in os.environ.items() if name not in apart},
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
             "SPARK_CONNECT_AUTHENTICATE_TOKEN": self.token,
             "SPARK_HOME": str(Path(self._spec.class_path[-1]).parent.parent),
@@ -227,37 +234,34 @@ class Jvm:
         return environment
 
     def _paths(self) -> list[str]:
-        beside = Path(__file__).parent
-        memory = self._spec.conf.get("spark.driver.memory", "1g")
         return [
-            f"-Xmx{memory}",
-            f"-Dlog4j2.configurationFile={(beside / 'log4j2.properties').as_uri()}",
+            f"-Xmx{self._spec.conf.get('spark.driver.memory', '1g')}",
+            f"-Dlog4j2.configurationFile={_beside('log4j2.properties')}",
             f"-Dderby.stream.error.file={os.devnull}",
             f"-Djava.io.tmpdir={self._scratch}",
         ]
 
     def _conf(self) -> dict[str, str]:
         """Add what lies in folders of this process."""
-        beside = Path(__file__).parent
         conf = {
-            **self._warehouse(),
             "spark.local.dir": str(self._scratch),
-            "spark.scheduler.allocation.file": (beside / "fairscheduler.xml").as_uri(),
+            "spark.scheduler.allocation.file": _beside("fairscheduler.xml"),
             **self._spec.conf,
         }
+        if not has_warehouse(conf):  # Spark would make one in its working folder
+            conf[WAREHOUSE] = (self._scratch / "spark-warehouse").as_uri()
         if not conf["spark.master"].startswith("local"):
             conf["spark.jars"] = ",".join(self._spec.jars)
         return conf
 
-    def _warehouse(self) -> dict[str, str]:
-        """Keep Spark from making a warehouse in its working folder, where no table must go."""
-        if has_warehouse(self._spec.conf):
-            return {}
-        return {"spark.sql.warehouse.dir": (self._scratch / "spark-warehouse").as_uri()}
 
-    def _last_words(self) -> str:
-        log = self._folder / "log"
-        return log.read_text(errors="replace") if log.exists() else ""
+def _listed(found: Any) -> list[Any]:
+    """Read a list of Scala."""
+    return [found.apply(place) for place in range(found.size())]
+
+
+def _beside(name: str) -> str:
+    return Path(__file__).with_name(name).as_uri()
 
 
 def _gateway(port: int, secret: str, answer_seconds: float) -> Any:
@@ -286,9 +290,3 @@ def _private_file(text: str, folder: Path) -> Iterator[tuple[str, list[int]]]:
             yield f"/dev/fd/{file.fileno()}", [file.fileno()]
         else:
             yield file.name, []
-
-
-def _input(process: subprocess.Popen[bytes]) -> IO[bytes]:
-    if process.stdin is None:
-        raise OSError("the process has no standard input of ours")
-    return process.stdin

@@ -16,17 +16,17 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, final
 
 from singer_spark.assignment import RUN_ID
-from singer_spark.engine.failures import first_line
+from singer_spark.engine.failures import Vigil, first_line
 from singer_spark.engine.jvm import Jvm
 from singer_spark.engine.lease import LOG_LEVEL
-from singer_spark.engine.place import SHARED, SOCKET, keep_fresh, make_engine_folder, note_run
+from singer_spark.engine.registry import RUN, SHARED, SOCKET, keep_fresh, make_engine_folder
 from singer_spark.engine.spec import Spec
-from singer_spark.engine.vigil import Vigil
 from singer_spark.errors import SingerSparkError, TransientError
 from singer_spark.scratch import remove_scratch
 
@@ -58,10 +58,10 @@ class Keeper:
 
     def run(self, listening: socket.socket) -> None:
         """Serve until the last lease has ended, Spark has ended, or someone asks for the end."""
-        threading.Thread(target=self._start, daemon=True).start()
-        threading.Thread(target=self._accept, args=(listening,), daemon=True).start()
-        threading.Thread(target=self._watch_work, daemon=True).start()
-        threading.Thread(target=self._watch_life, daemon=True).start()
+        _begin(self._start)
+        _begin(self._accept, listening)
+        _begin(self._watch_work)
+        _begin(self._watch_life)
         while not (self.started.wait(0.5) or self._failure or self._asked_to_end):
             self._end_gone()  # who is killed now has no thread here that listens
         with self._changing:
@@ -111,7 +111,7 @@ class Keeper:
     def _watch_life(self) -> None:
         """End a Spark that answers no more: who waits for it would wait for ever."""
         self.started.wait()
-        vigil = Vigil(self.jvm)
+        vigil = Vigil(self.jvm.garbage_seconds)
         while not self._is_closing and self._failure is None:
             time.sleep(_LOOK_SECONDS)
             if reason := vigil.look():
@@ -141,7 +141,7 @@ class Keeper:
                 connection, _ = listening.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            _begin(self._serve, connection)
 
     def _serve(self, connection: socket.socket) -> None:
         user = f"lease-{secrets.token_hex(8)}"
@@ -185,7 +185,7 @@ class Keeper:
             self._leases[user] = connection
         self.started.wait()
         self._await_quiet()
-        if not self._failure and (reason := Vigil(self.jvm).look()):
+        if not self._failure and (reason := Vigil(self.jvm.garbage_seconds).look()):
             self._fail(reason)
         return self._failure or {"port": self.jvm.port, "token": self.jvm.token, "user": user}
 
@@ -235,6 +235,10 @@ class Keeper:
                 self._fail("Spark did not end the work of a client that is gone")
         except Exception as error:  # noqa: BLE001 - Spark has ended, or is no longer to be trusted
             self._fail(first_line(error))
+
+
+def _begin(work: Callable[..., None], *given: Any) -> None:
+    threading.Thread(target=work, args=given, daemon=True).start()
 
 
 def _is_gone(connection: socket.socket) -> bool:
@@ -296,7 +300,7 @@ def _open(asked: dict[str, Any]) -> tuple[Keeper, socket.socket]:
     with (folder / "log").open("ab") as log:
         if asked["idle_seconds"] or not os.environ.get(LOG_LEVEL):
             os.dup2(log.fileno(), 2)
-    note_run(folder, os.environ.get(RUN_ID, ""))
+    (folder / RUN).write_text(os.environ.get(RUN_ID, ""))
     keeper = Keeper(Spec.from_json(asked["spec"]), asked["idle_seconds"], folder)
     return keeper, listen(folder, is_shared=bool(asked["idle_seconds"]))
 

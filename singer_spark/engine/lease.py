@@ -16,10 +16,10 @@ from contextlib import nullcontext, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, final
 
-from singer_spark.engine.place import await_end, dial, engines_of, one_starter, shared_engines
+from singer_spark.engine.registry import await_end, dial, engines_of, one_starter, shared_engines
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import SettingsError, SingerSparkError, TransientError
-from singer_spark.progress import report_progress
+from singer_spark.report import report_progress
 
 logger = logging.getLogger(__name__)
 

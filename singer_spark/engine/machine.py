@@ -1,16 +1,28 @@
-"""What the machine has for Spark: memory and cores, less where a container has less.
+"""What the machine has for Spark: memory and cores, and whether Spark shares its disk.
 
 Linux says in control groups what a container may use. Where there are none the machine counts.
+
+An engine of ours on `local[*]` shares the disk. A cluster does not, however near it is: its workers
+are other users, or other machines. Someone else's server is asked by a file, once it can be.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from singer_spark.errors import SettingsError
+from singer_spark.settings import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _MAX_SPARK_MB = 4096
 _MIN_SPARK_MB = 512
@@ -87,3 +99,65 @@ def _content(path: Path) -> str:
     with suppress(OSError, ValueError):
         return path.read_text().strip()
     return ""
+
+
+logger = logging.getLogger(__name__)
+
+_is_shared = True
+_is_known = True
+
+
+def expects_shared_disk(settings: SparkSettings) -> bool:
+    """Say whether these settings alone make sure that the disk is shared."""
+    return settings.is_local
+
+
+def expect_disk(settings: SparkSettings) -> None:
+    """Go by the settings until Spark can be asked."""
+    global _is_shared, _is_known
+    _is_known = not settings.remote
+    _is_shared = expects_shared_disk(settings)
+
+
+def shares_disk() -> bool:
+    """Say whether a file of this machine is for Spark what it is for this process."""
+    return _is_shared
+
+
+def ask_for_disk(spark: SparkSession, folders: Iterable[Path]) -> None:
+    """Find out whether a server of someone else shares the disk: all of some folders.
+
+    It has to be one process, for one that reads a file says nothing of others.
+    """
+    global _is_shared, _is_known
+    if not _is_known:
+        _is_known = True
+        master = spark.conf.get("spark.master", "") or ""
+        _is_shared = master.startswith("local") and all(
+            _is_common(spark, folder) for folder in folders
+        )
+        logger.debug("The server %s the disk", "shares" if _is_shared else "does not share")
+
+
+def _is_common(spark: SparkSession, folder: Path) -> bool:
+    """Let Spark copy a file, and look whether the copy is here."""
+    word, place = secrets.token_hex(16), None
+    try:
+        place = Path(tempfile.mkdtemp(prefix=".singer-spark-", dir=_existing(folder)))
+        (place / "word").write_text(word)
+        lines = spark.read.text((place / "word").as_uri())
+        lines.write.text((place / "copy").as_uri())
+        copies = [path.read_text() for path in (place / "copy").glob("part-*")]
+    except Exception as error:  # noqa: BLE001 - whatever the reason is, it is not shared
+        logger.debug("%s is not shared: %s", folder, error)
+        return False
+    finally:
+        if place is not None:
+            shutil.rmtree(place, ignore_errors=True)
+    return "".join(copies).split() == [word]
+
+
+def _existing(folder: Path) -> Path:
+    """Return the folder, or the one above that is there."""
+    known = folder.expanduser().absolute()
+    return next(one for one in (known, *known.parents) if one.is_dir())

@@ -1,28 +1,33 @@
 """Sessions: the only way from this process to Spark, which is always a Spark Connect server.
 
-The server is an engine of ours, or the one that `spark_remote` names.
+The server is an engine of ours, or the one that `spark_remote` names. Spark's client is imported
+without pandas, which it asks for at once and we never use: half of the time of that import, and a
+third of its memory.
 """
 
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
+from typing_extensions import override
 
-from singer_spark.causes import is_unreachable
-from singer_spark.engine.client import import_client
+from singer_spark.engine.failures import check_remote
 from singer_spark.engine.lease import ENGINE, Lease, engines_at_hand, get_lease, hold
-from singer_spark.engine.reach import check_remote
 from singer_spark.engine.spec import Spec
-from singer_spark.errors import TransientError
-from singer_spark.guards import GUARDS
-from singer_spark.progress import FinishedTasks, report_progress
+from singer_spark.errors import TransientError, is_unreachable
+from singer_spark.report import FinishedTasks, report_progress
 from singer_spark.settings import SparkSettings
+from singer_spark.spark_conf import GUARDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,9 +75,8 @@ def open_session(
             if settings.remote:
                 _new_session = _remote_sessions(settings)
             else:
-                _new_session = _engine_sessions(
-                    Spec.of(settings, urls), engine, settings.engine_idle
-                )
+                spec = Spec.of(settings, urls)
+                _new_session = _engine_sessions(spec, engine, settings.engine_idle)
             _session = _new_session()
             report_progress()
         return _session
@@ -133,7 +137,7 @@ def _engine_sessions(
     _lease = lease
     atexit.register(lease.end)
     importing.join()  # two imports at once would meet half-way
-    from singer_spark.engine.channel import engine_channel, short_patience
+    from singer_spark.engine.connect import engine_channel, short_patience
 
     return lambda: _opened(engine_channel(lease), short_patience())
 
@@ -141,7 +145,7 @@ def _engine_sessions(
 def _remote_sessions(settings: SparkSettings) -> Callable[[], SparkSession]:
     check_remote(str(settings.remote))
     import_client()
-    from singer_spark.engine.remote import RemoteSessions
+    from singer_spark.engine.connect import RemoteSessions
 
     sessions = RemoteSessions(str(settings.remote))
     atexit.register(sessions.release)
@@ -170,3 +174,47 @@ def _opened(channel: Any, patience: Any = None) -> SparkSession:
     session.registerProgressHandler(handler)
     opened: SparkSession = session
     return opened
+
+
+_PANDAS, _TYPES = "pandas", "pandas.api.types"
+
+
+class _Nothing:
+    """The class of the data frames of a module that nobody has imported: there are none."""
+
+
+class _Absent(ModuleType):
+    """Stands for a module until someone needs more of it than its name."""
+
+    @override
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self.__name__ == _TYPES:  # its functions are looked up long before one is called
+            return lambda *values: self._imported(name)(*values)
+        is_unknown = sys.modules.get(_PANDAS, self) is self
+        return _Nothing if name == "DataFrame" and is_unknown else self._imported(name)
+
+    def _imported(self, name: str) -> Any:
+        _forget(self)
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def import_client() -> None:
+    """Import Spark's client. pandas is imported when someone really asks for it."""
+    absent: dict[str, ModuleType] = {}
+    if _PANDAS not in sys.modules:
+        pandas = _Absent(_PANDAS)
+        pandas.__version__ = version(_PANDAS)  # type: ignore[attr-defined]
+        absent = {_PANDAS: pandas, _TYPES: _Absent(_TYPES)}
+    sys.modules.update(absent)
+    try:
+        import pyspark.sql.connect.session  # noqa: F401
+    finally:
+        for module in absent.values():
+            _forget(module)
+
+
+def _forget(module: ModuleType) -> None:
+    if sys.modules.get(module.__name__) is module:
+        del sys.modules[module.__name__]

@@ -6,7 +6,6 @@ under Meltano tap and target live in virtual environments of their own.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
@@ -15,37 +14,33 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from singer_spark.engine import jars
 from singer_spark.engine.java import find_java
 from singer_spark.engine.machine import cores, driver_memory_mb
 from singer_spark.errors import SettingsError
-from singer_spark.guards import GUARDS, START_GUARDS
 from singer_spark.settings import SparkSettings
+from singer_spark.spark_conf import GUARDS, START_GUARDS
 
 # Spark prefers these to its settings: where files of a client go would hang on who started it.
 PLACES = (
-    "SPARK_LOCAL_DIRS",
-    "SPARK_EXECUTOR_DIRS",
-    "SPARK_WORKER_DIR",
-    "LOCAL_DIRS",
+    *("SPARK_LOCAL_DIRS", "SPARK_EXECUTOR_DIRS", "SPARK_WORKER_DIR", "LOCAL_DIRS"),
     "MESOS_SANDBOX",
 )
 # Variables that change what Spark, Hadoop or a driver does.
 _ENVIRONMENT = (
     *("AWS_", "AZURE_", "GOOGLE_", "HADOOP_", "SPARK_", "PYSPARK_", "JAVA_", "JDK_JAVA_", "KRB5"),
+    "_JAVA_OPTIONS",
     *("TNS_ADMIN", "SSL_CERT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SINGER_SPARK_LOG_LEVEL"),
 )
 # Set by Spark's own client, or by whoever starts an engine: they differ without a difference.
 _NO_MATTER = {
     *PLACES,
-    "JAVA_HOME",
-    "PYSPARK_DRIVER_PYTHON",
-    "PYSPARK_PYTHON",
+    *("JAVA_HOME", "SPARK_HOME", "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"),
     "SPARK_CONNECT_MODE_ENABLED",
-    "SPARK_HOME",
 }
 _CONNECT = {
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
@@ -95,11 +90,12 @@ class Spec:
                 f"spark_master: {settings.master} is not started from here; start a Spark Connect "
                 "server there and name it in spark_remote"
             )
+        known = _jars(settings, urls)
         return cls(
             version=f"{version('singer-spark')} {version('pyspark')} {sys.version_info[:2]}",
             java=find_java().version,
-            jars=_jars(settings, urls),
-            own=_own(settings),
+            jars=known,
+            own=(*settings.packages, *(known.values() if settings.jars else ())),
             options=tuple(shlex.split(settings.conf.get(_JAVA_OPTIONS, ""))),
             conf=_configuration(settings),
             environment={**_environment(os.environ), "umask": _umask()},
@@ -128,9 +124,7 @@ class Spec:
     @classmethod
     def from_json(cls, text: str) -> Spec:
         """Read what `to_json` wrote."""
-        members: dict[str, Any] = json.loads(text)
-        listed = {name: tuple(members[name]) for name in ("own", "options")}
-        return cls(**{**members, **listed})
+        return msgspec.json.decode(text, type=cls)
 
 
 def _jars(settings: SparkSettings, urls: Iterable[str]) -> dict[str, str]:
@@ -138,17 +132,11 @@ def _jars(settings: SparkSettings, urls: Iterable[str]) -> dict[str, str]:
     if settings.jars:
         if missing := [jar for jar in settings.jars if not Path(jar).is_file()]:
             raise SettingsError(f"spark_jars: no such file: {', '.join(missing)}; correct its path")
-        own = [Path(jar).absolute() for jar in settings.jars]
-        return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in own}
+        return {str(Path(jar).absolute()): jars.sha256(Path(jar)) for jar in settings.jars}
     # The user's own come first: Java takes a class from the first jar that has it.
     groups = [settings.packages, jars.DELTA, jars.S3, *(jars.packages_for(url) for url in urls)]
     found = jars.resolve(groups, ivy_settings=settings.conf.get("spark.jars.ivySettings"))
     return {str(path): path.name for path in found}
-
-
-def _own(settings: SparkSettings) -> tuple[str, ...]:
-    files = map(Path, settings.jars)
-    return (*settings.packages, *(hashlib.sha256(one.read_bytes()).hexdigest() for one in files))
 
 
 def _configuration(settings: SparkSettings) -> dict[str, str]:
@@ -179,10 +167,9 @@ def _tuning(settings: SparkSettings) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
     }
     if settings.is_local:
-        known = str(cores())
-        given = settings.conf.get("spark.driver.memory")
+        known, memory = str(cores()), settings.conf.get("spark.driver.memory")
         tuning |= {
-            "spark.driver.memory": given or f"{driver_memory_mb()}m",
+            "spark.driver.memory": memory or f"{driver_memory_mb()}m",
             "spark.driver.host": "localhost",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": known,

@@ -1,15 +1,12 @@
-"""How far watermarks lie behind a moment, where they are times."""
+"""How far watermarks lie behind a moment, how late rows were, and which lookback catches them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
-TIME = re.compile(
-    r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?\s?(Z|[+-]\d\d(?::?\d\d)?)?)?"
-)
+from singer_spark.figures import parse_time
 
 
 def watermarks(bookmarks: Any, streams: Iterable[str]) -> dict[str, datetime]:
@@ -23,25 +20,6 @@ def watermarks(bookmarks: Any, streams: Iterable[str]) -> dict[str, datetime]:
 def lag_seconds(watermark: datetime, moment: datetime) -> float:
     """Tell how far a watermark lies behind; what lies ahead does not lag."""
     return round(max(0.0, (moment - watermark).total_seconds()), 3)
-
-
-def parse_time(value: object) -> datetime | None:
-    """Read a time as taps write it; one without an offset is in UTC."""
-    match = TIME.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        return None
-    day, minute, second, fraction, offset = match.groups()
-    clock = f"{minute or '00:00'}{second or ':00'}.{(fraction or '')[:6].ljust(6, '0')}"
-    try:
-        return datetime.fromisoformat(f"{day}T{clock}{_zone(offset)}").astimezone(timezone.utc)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _zone(offset: str | None) -> str:
-    if offset in (None, "Z"):
-        return "+00:00"
-    return f"{offset[:3]}:{offset[3:].lstrip(':') or '00'}"
 
 
 def _latest(bookmark: Any) -> datetime | None:
@@ -58,3 +36,22 @@ def _values(bookmark: Any) -> Iterator[Any]:
         return
     value = bookmark["replication_key_value"]
     yield value[0] if isinstance(value, list) and value else value
+
+
+STEPS = (60, 300, 900, 3_600, 21_600, 86_400)  # seconds that people think in
+MARGIN = 2  # what was seen is seldom the worst
+
+
+def worst_lateness(runs: Iterable[Mapping[str, Any]], stream: str) -> float:
+    """Find by how many seconds the latest row of a stream was late in any of these runs."""
+    known = ((run.get("streams") or {}).get(stream) or {} for run in runs)
+    return max((float(facts.get("late_seconds") or 0) for facts in known), default=0.0)
+
+
+def suggest_lookback(worst: float, lookback: float) -> int | None:
+    """Suggest a lookback of twice what was seen, in round steps; None where it is wide enough."""
+    wanted = worst * MARGIN
+    if not worst or lookback >= wanted:
+        return None
+    step = max((step for step in STEPS if step <= wanted), default=1)
+    return int(-(-wanted // step) * step)

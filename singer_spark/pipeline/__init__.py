@@ -2,24 +2,21 @@
 
 find         files by path, name or pattern
 document     YAML with ${ENV}, every problem gathered
-endpoints    source and destination
+file         the whole file as a value
+source_url   the URL of a source: its login, and whether the server proves who it is
+tables       where a target keeps its tables
 cron         when a run is due
-alerts       when a pipeline needs a look, and who is told
-load         the whole file
-login        user and password taken out of a source's URL
-new          a file for a new pipeline
 """
 
 from __future__ import annotations
 
-from singer_spark.pipeline.alerts import Alerts
+from singer_spark.pipeline.file import Alerts, Pipeline, load_pipeline, parse_pipeline
 from singer_spark.pipeline.find import (
     find_pipeline,
     find_pipelines,
     list_pipeline_files,
     refuse_twins,
 )
-from singer_spark.pipeline.load import Pipeline, load_pipeline, parse_pipeline
 
 __all__ = [
     "Alerts",

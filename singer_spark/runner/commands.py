@@ -1,13 +1,11 @@
-"""The two commands of a run: found, given their settings in private, joined."""
+"""The two commands of a run: found, given their settings in private, asked for their streams."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,23 +13,22 @@ from typing import Any, NamedTuple
 
 from singer_spark.assignment import PIPELINE, RUN_FILE, RUN_ID, STATE_URL, STREAMS, Assignment
 from singer_spark.errors import ProtocolError, SettingsError
+from singer_spark.names import chosen_names
 from singer_spark.pipeline import Pipeline
-from singer_spark.pipeline.endpoints import Plugin
-from singer_spark.pipeline.tables import is_ours
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.report import REPORT_FILE
-from singer_spark.runner.handover import Command
-from singer_spark.runner.selection import select_streams
-from singer_spark.runner.start import OUR_TAP, Start
+from singer_spark.runner.process import Command
+from singer_spark.runner.sharing import with_transport
+from singer_spark.runner.start import Start
 from singer_spark.runner.supervisor import Children
 from singer_spark.runner.transfer import Transfer
-from singer_spark.runner.transport import with_transport
 from singer_spark.scratch import OURS, RUN, make_scratch, remove_scratch, sweep
 
 
 @contextmanager
 def open_folder(pipeline: Pipeline) -> Iterator[Path]:
     """Make a run's private folder; whatever killed runs have left is removed first."""
-    given = pipeline.target.config.get("temp_dir") if is_ours(pipeline.target) else None
+    given = pipeline.target.config.get("temp_dir") if pipeline.target.is_ours else None
     for place in {"", str(given or "")}:
         sweep(OURS, place)
     folder = make_scratch(RUN)
@@ -90,15 +87,14 @@ class Commands(NamedTuple):
 
 
 def find_command(key: str, plugin: Plugin) -> Command:
-    """Find a command on PATH, or beside the Python that runs us: a venv need not be active."""
-    beside = str(Path(sys.executable).parent)
-    path = shutil.which(plugin.command) or shutil.which(plugin.command, path=beside)
+    """Find a command."""
+    path = plugin.path
     if path is None:
         raise SettingsError(
             f"{key}: there is no command {plugin.command}; install it (pip install "
             f"{Path(plugin.command).name}) or put its folder on PATH"
         )
-    return Command(Path(plugin.command).name, (path,))
+    return Command(Path(plugin.command).name, (str(path),))
 
 
 def find_commands(pipeline: Pipeline) -> Commands:
@@ -115,7 +111,7 @@ def transfer_all(job: Job, transfer: Transfer, commands: Commands, start: Start)
     tap = commands.tap.given("--config", pipeline.tap.config)
     target = commands.target.given("--config", pipeline.target.config)
     env = job.env
-    if pipeline.streams and tap.name == OUR_TAP:
+    if pipeline.streams and pipeline.tap.is_ours:
         env[STREAMS] = json.dumps(pipeline.streams)
     elif pipeline.streams:
         tap = tap.given("--catalog", catalog_of(job, transfer.children, tap))
@@ -141,3 +137,62 @@ def ask_tap(job: Job, children: Children, tap: Command, question: str) -> Any:
         return json.loads(path.read_bytes())
     except ValueError:
         raise ProtocolError(f"{tap.name} {question} printed no JSON; try it by hand") from None
+
+
+def select_streams(catalog: Any, wanted: Sequence[str]) -> dict[str, Any]:
+    """Mark the wanted streams of a catalog as selected, with all their columns, and no others."""
+    chosen = chosen_ids(catalog, wanted)
+    streams = [_mark(entry, _stream_id(entry) in chosen) for entry in catalog["streams"]]
+    return {**catalog, "streams": streams}
+
+
+def chosen_ids(catalog: Any, wanted: Sequence[str]) -> list[str]:
+    """List the streams that names or shell patterns choose; without any, those that are advised."""
+    known = stream_ids(catalog)
+    return chosen_names(known, wanted) if wanted else _advised(known, catalog)
+
+
+def stream_ids(catalog: Any) -> list[str]:
+    """List the streams of a catalog."""
+    if not isinstance(catalog, dict) or not isinstance(catalog.get("streams"), list):
+        raise ProtocolError("the tap's --discover printed no catalog; try it by hand")
+    return [_stream_id(entry) for entry in catalog["streams"]]
+
+
+def key_properties(entry: Mapping[str, Any]) -> list[str]:
+    """Name the columns that a catalog's entry says are the key."""
+    known = entry.get("key_properties") or _root(entry).get("table-key-properties")
+    return list(map(str, known)) if isinstance(known, list) else []
+
+
+def _advised(ids: Sequence[str], catalog: Mapping[str, Any]) -> list[str]:
+    """Leave out the streams that the tap itself advises against."""
+    entries = zip(ids, catalog["streams"], strict=True)
+    return [name for name, entry in entries if _root(entry).get("selected-by-default", True)]
+
+
+def _root(entry: Mapping[str, Any]) -> dict[str, Any]:
+    nodes = entry.get("metadata") or []
+    facts = [node.get("metadata") or {} for node in nodes if not node.get("breadcrumb")]
+    return {key: value for known in facts for key, value in known.items()}
+
+
+def _stream_id(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("tap_stream_id") or entry.get("stream"))
+
+
+def _mark(entry: Mapping[str, Any], selected: bool) -> dict[str, Any]:
+    nodes: list[dict[str, Any]] = entry.get("metadata") or []
+    marked = {"breadcrumb": [], "metadata": {**_root(entry), "selected": selected}}
+    columns = [node for node in nodes if node.get("breadcrumb")]
+    if selected:
+        columns = [_mark_column(node) for node in columns]
+    flag = {"selected": selected} if "selected" in entry else {}
+    return {**entry, **flag, "metadata": [marked, *columns]}
+
+
+def _mark_column(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Select a column unless the tap advises against it: many taps send only what is marked."""
+    facts = node.get("metadata") or {}
+    advised = facts.get("inclusion") != "unsupported" and facts.get("selected-by-default", True)
+    return {**node, "metadata": {"selected": bool(advised), **facts}}

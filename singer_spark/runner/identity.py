@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from singer_spark.assignment import EVERY_STREAM, TableIdentity
-from singer_spark.bookmark import bookmarked, late_of
+from singer_spark.protocol import bookmarked, late_of
 from singer_spark.state.change import SOURCE, TABLES, is_filled_by
 
 

@@ -19,8 +19,8 @@ from singer_spark import __version__
 from singer_spark.errors import SettingsError
 from singer_spark.names import table_name
 from singer_spark.pipeline import Pipeline
-from singer_spark.pipeline.login import take_login
-from singer_spark.runner.post import UnpostedError, post_json
+from singer_spark.pipeline.source_url import take_login
+from singer_spark.post import UnpostedError, post_json
 from singer_spark.runner.process import tell_error
 from singer_spark.runner.record import RunRecord
 

@@ -1,16 +1,75 @@
-"""What is measured while a run goes: records, bytes, facts told, memory."""
+"""What is measured while a run goes (records, bytes, memory), and where it is shown."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Protocol, final
 
-from singer_spark.runner.facts import Facts, StreamFacts
-from singer_spark.runner.progress import Display
+import click
+
+from singer_spark.runner.streams import Facts, StreamFacts, Tally
 from singer_spark.runner.supervisor import Children
-from singer_spark.runner.tally import Tally
-from singer_spark.runner.usage import peak_bytes
+
+PROC = Path("/proc")
+PEAK = re.compile(rb"VmHWM:\s+(\d+) kB")
+SESSION = 3  # of the fields after a process's name in /proc/PID/stat
+
+
+def peak_bytes(sessions: Iterable[int]) -> dict[int, int]:
+    """Sum up, by session, the peaks of all processes alive in it; where there is no /proc, none."""
+    wanted = set(sessions)
+    peaks: dict[int, int] = defaultdict(int)
+    for entry in PROC.glob("[0-9]*") if wanted and PROC.is_dir() else ():
+        # A process may end while it is looked at.
+        with suppress(OSError, ValueError, IndexError):
+            fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+            session = int(fields[SESSION])
+            if session in wanted and (found := PEAK.search((entry / "status").read_bytes())):
+                peaks[session] += int(found[1]) * 1024
+    return peaks
+
+
+class Display(Protocol):
+    """What a run shows itself on."""
+
+    interval: float  # seconds between two looks
+
+    def begin(self, pipeline: str) -> None:
+        """Show that a run begins."""
+
+    def say(self, line: str) -> None:
+        """Show a line that stays."""
+
+    def show(self, streams: Mapping[str, StreamFacts]) -> None:
+        """Show how far the streams are."""
+
+
+@final
+class PlainDisplay:
+    """Lines of text, for logs and pipes."""
+
+    def __init__(self, say: Callable[[str], None] = click.echo, interval: float = 5.0) -> None:
+        self.say = say
+        self.interval = interval
+        self._told: dict[str, int] = {}
+
+    def begin(self, pipeline: str) -> None:
+        """Tell that a run begins."""
+        self._told.clear()
+        self.say(f"Running: {pipeline}")
+
+    def show(self, streams: Mapping[str, StreamFacts]) -> None:
+        """Tell the streams that moved."""
+        for name, facts in streams.items():
+            if facts.rows != self._told.get(name, 0):
+                self.say(f"{name}: {facts.rows} records...")
+                self._told[name] = facts.rows
+
 
 TICK_SECONDS = 1.0
 SAMPLE_SECONDS = 5.0  # between two looks at memory, which is told as a peak anyway

@@ -1,62 +1,152 @@
-"""What a run would read, without reading or writing it: no lock, no record, no row.
+"""Both sides of a pipeline tried, and what a run would read, without loading anything.
 
-Our own tap answers `--plan`; of any other its streams and bookmarks are told.
+No lock, no record, no state: one row of each stream at most is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, final
+import math
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import IO, Any
 
-from singer_spark.assignment import Attempt
+import msgspec
+
 from singer_spark.errors import ProtocolError
 from singer_spark.pipeline import Pipeline
-from singer_spark.runner.commands import Job, ask_tap, catalog_of, find_command
-from singer_spark.runner.files import FileBook
-from singer_spark.runner.handover import Command
-from singer_spark.runner.options import RunOptions
-from singer_spark.runner.probe import workshop
+from singer_spark.runner.commands import (
+    Job,
+    ask_tap,
+    catalog_of,
+    chosen_ids,
+    find_command,
+    key_properties,
+    open_folder,
+    stream_ids,
+)
+from singer_spark.runner.loading import loading_of_plan, loading_of_schema
+from singer_spark.runner.process import Command
 from singer_spark.runner.record import RunRecord
-from singer_spark.runner.selection import key_properties, stream_ids
-from singer_spark.runner.start import OUR_TAP, Kept, Start, choose_start
-from singer_spark.runner.supervisor import Children
-from singer_spark.runner.verdict import loading_of_plan
-from singer_spark.state import PipelineState, StateStore, create_state_store
-from singer_spark.state.checkpoint import Checkpoint
-from singer_spark.state.generation import read_failed, read_generation
+from singer_spark.runner.run_state import KeptState, StateInFiles
+from singer_spark.runner.start import RunOptions, Start, choose_start
+from singer_spark.runner.state_store import StoredState
+from singer_spark.runner.supervisor import (
+    ChildError,
+    Children,
+    Events,
+    Exited,
+    Stall,
+    caught_signals,
+)
+from singer_spark.state import create_state_store
+from singer_spark.state.holder import new_run_id
+
+SAMPLE_SECONDS = 120.0
+LIMIT_SECONDS = 900.0  # for each side; a server that does not answer must not hold a check
 
 
-@final
-class StoredState:
-    """The state in a store, only looked at."""
+class Samples:
+    """SCHEMA and first record of each stream, as far as they came."""
 
-    def __init__(self, store: StateStore, name: str) -> None:
-        self._store, self._name = store, name
-        self.state: Mapping[str, Any] = {}
-        self.belongs: Mapping[str, Any] = {}
+    def __init__(self, streams: Sequence[str]) -> None:
+        self.rows: dict[str, Any] = dict.fromkeys(streams)
+        self.schemas: dict[str, Mapping[str, Any]] = {}
+        self.complete = threading.Event()
 
-    def read(self) -> None:
-        """Read the state."""
-        known = self._store.get(self._name) or PipelineState(self._name)
-        self.state = known.watermark
-        self.belongs = known.metadata
+    def read(self, source: IO[bytes]) -> None:
+        """Read messages until every stream has given a record."""
+        missing = set(self.rows)
+        for line in source:
+            if missing and (b'"RECORD"' in line or b'"SCHEMA"' in line):
+                missing.discard(self._keep(line))
+            if not missing:
+                self.complete.set()
 
-    def resume(self) -> Checkpoint | None:
-        """Read how far a failed run got; None where there is none."""
-        return read_failed(self._store, self._name, self.state)
+    def _keep(self, line: bytes) -> str:
+        """Keep what a message says; return the stream whose record it is."""
+        try:
+            message = msgspec.json.decode(line)
+            stream = str(message["stream"])
+            if message["type"] == "SCHEMA":
+                self.schemas.setdefault(stream, message)
+                return ""
+            if message["type"] == "RECORD" and self.rows.get(stream) is None:
+                self.rows[stream] = message["record"]
+        except (msgspec.DecodeError, KeyError, TypeError):
+            return ""
+        return stream
 
-    def attempts(self) -> Mapping[str, Attempt]:
-        """Name the runs that have not succeeded since the state was stored."""
-        return read_generation(self._store, self._name)[0].attempts_from(self.state)
+    def verdicts(self, pipeline: Pipeline) -> dict[str, str]:
+        """Say what becomes of the rows of each stream, where that should be known beforehand."""
+        known = {
+            stream: loading_of_schema(pipeline, schema) for stream, schema in self.schemas.items()
+        }
+        return {
+            stream: f"{loading.summary}: {loading.verdict}"
+            for stream, loading in known.items()
+            if loading.verdict
+        }
+
+
+def sample_source(pipeline: Pipeline) -> Samples:
+    """Discover the source and read one row per stream; None where none came in time."""
+    tap = find_command("source.tap", pipeline.tap)
+    config = dict(pipeline.tap.config)
+    if pipeline.tap.is_ours:
+        config["max_rows"] = 1
+    with workshop(pipeline, LIMIT_SECONDS) as (job, children):
+        told = tap.given("--config", config)
+        catalog = catalog_of(job, children, told)
+        samples = Samples(chosen_ids(catalog, pipeline.streams))
+        told = told.given("--catalog", catalog)
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        child = children.start(told, env=job.env, **pipes)
+        children.watch(child)
+        child.read_with(samples.read, child.process.stdout)
+        until = time.monotonic() + SAMPLE_SECONDS
+        while not samples.complete.is_set() and time.monotonic() < until:
+            if isinstance(children.next_event(0.1), Exited):
+                child.join(5.0)
+                if child.code and not samples.complete.is_set():
+                    raise ChildError(child)
+                break
+        children.end(child)
+    return samples
+
+
+def start_target(pipeline: Pipeline) -> None:
+    """Start the target with nothing to load; it must end in peace."""
+    target = find_command("destination.target", pipeline.target)
+    with workshop(pipeline, LIMIT_SECONDS) as (job, children):
+        told = target.given("--config", pipeline.target.config)
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+        child = children.start(told, env=job.env, **pipes)
+        children.await_success(child, "the end")
+
+
+@contextmanager
+def workshop(pipeline: Pipeline, limit: float | None = None) -> Iterator[tuple[Job, Children]]:
+    """Open a private folder, with children that end before it goes, in a limit at the latest."""
+    timeout = min(pipeline.timeout or math.inf, limit or math.inf)
+    events: Events = SimpleQueue()
+    with open_folder(pipeline) as folder, caught_signals(events):
+        job = Job(pipeline=pipeline, run_id=new_run_id(), folder=folder, quiet=True)
+        stall = Stall(pipeline.stall_timeout, job.report_file)
+        limit = None if math.isinf(timeout) else timeout
+        with Children(events, timeout=limit, stall=stall) as children:
+            yield job, children
 
 
 def preview_run(
     pipeline: Pipeline, options: RunOptions, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """Describe each stream: how it is read and loaded, its window's ends, about how many rows."""
-    kept: Kept = (
-        FileBook(options.files, RunRecord(pipeline=pipeline.name, run_id=""))
+    kept: KeptState = (
+        StateInFiles(options.files, RunRecord(pipeline=pipeline.name, run_id=""))
         if options.files
         else StoredState(create_state_store(pipeline.state), pipeline.name)
     )
@@ -65,7 +155,7 @@ def preview_run(
     tap = find_command("source.tap", start.pipeline.tap)
     with workshop(start.pipeline) as (job, children):
         told = tap.given("--config", start.pipeline.tap.config)
-        if Path(pipeline.tap.command).name == OUR_TAP:
+        if pipeline.tap.is_ours:
             streams = _from_tap(job, children, told, start)
         else:
             streams = _from_catalog(catalog_of(job, children, told), start.state)

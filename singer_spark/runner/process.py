@@ -1,12 +1,15 @@
 """One child process that cannot be orphaned and never waits on a full pipe of logs.
 
 It leads a process group, so that what it started in turn ends with it, and a Ctrl-C in the
-terminal reaches the runner alone.
+terminal reaches the runner alone. Its settings reach it in files that have no name, so that none
+can be left behind: it inherits such a file open and finds it at /dev/fd/N, and the kernel removes
+it with the last process that has it open, however that process ends.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import re
 import signal
@@ -15,11 +18,56 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import IO, Any
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple
 
+from singer_spark import exact_json
 from singer_spark.errors import SettingsError
-from singer_spark.printable import printable
+from singer_spark.secrets import mask
+from singer_spark.text import printable
+
+FIRST = 3  # the lowest descriptor that is nobody's standard input, output or error
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command line, the name that its log lines carry, and values that it reads from files."""
+
+    name: str
+    argv: tuple[str, ...]
+    values: tuple[tuple[str, Mapping[str, Any]], ...] = field(default=(), repr=False)
+
+    def given(self, option: str, value: Mapping[str, Any]) -> Command:
+        """Return the command with one more option, whose value no argument shows."""
+        return replace(self, values=(*self.values, (option, value)))
+
+
+class Handover(NamedTuple):
+    """What starts a command: its arguments, and the open files that these name."""
+
+    argv: tuple[str, ...]
+    descriptors: tuple[int, ...]
+
+
+@contextmanager
+def handed_over(command: Command) -> Iterator[Handover]:
+    """Write a command's values into files without a name, open until its process has started."""
+    with ExitStack() as files:
+        argv, descriptors = command.argv, []
+        for option, value in command.values:
+            # Without a name before the first byte is written.
+            file = files.enter_context(TemporaryFile())
+            file.write(exact_json.dumps(value).encode())
+            file.seek(0)
+            # Not one of the first three, which a caller may have closed: a child has its own there.
+            descriptor = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, FIRST)
+            files.callback(os.close, descriptor)
+            descriptors.append(descriptor)
+            argv = (*argv, option, f"/dev/fd/{descriptor}")
+        yield Handover(argv, tuple(descriptors))
+
 
 LOG_BLOCK = 64 * 2**10  # bytes; a longer log line is printed in pieces
 LOG_KEPT = 8 * 2**10  # bytes of the log's end, in which the reason of a failure stands
@@ -133,7 +181,7 @@ def tell_error(text: str) -> None:
     # One that is closed must not stop the run, nor the reading of logs: the child would hang.
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
-            sys.stderr.write(f"{printable(text)}\n")
+            sys.stderr.write(f"{printable(mask(text))}\n")
             sys.stderr.flush()
 
 

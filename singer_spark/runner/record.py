@@ -1,23 +1,28 @@
-"""The record of one run, taken down while it goes; it holds no settings and so no secrets."""
+"""The record of one run, taken down while it goes, and what its operator should know.
+
+It holds no settings and so no secrets.
+"""
 
 from __future__ import annotations
 
 import platform
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
 from singer_spark import __version__
-from singer_spark.health.lag import lag_seconds, watermarks
-from singer_spark.printable import one_line
-from singer_spark.runner.facts import StreamFacts, find_mismatches
+from singer_spark.health.lag import lag_seconds, suggest_lookback, watermarks, worst_lateness
+from singer_spark.names import merged_options
+from singer_spark.pipeline import Pipeline
+from singer_spark.runner.streams import StreamFacts, find_mismatches
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state.holder import Holder
+from singer_spark.text import one_line
 
 EXIT_KILLED = 137  # what a shell tells of SIGKILL
 ERROR_KEPT = 500  # characters
@@ -144,3 +149,58 @@ def _total(streams: Mapping[str, StreamFacts], name: str) -> int | None:
 def _bookmarks(state: Mapping[str, Any]) -> Any:
     """Take the bookmarks; a tap that has none of that name keeps all of its state."""
     return state.get("bookmarks", state)
+
+
+class History(Protocol):
+    """What earlier runs left."""
+
+    def history(self) -> Sequence[Mapping[str, Any]]:
+        """The records of the last runs."""
+
+
+def suggest_lookbacks(pipeline: Pipeline, record: RunRecord, book: History) -> dict[str, int]:
+    """Suggest a lookback for the streams whose rows were late, from this run and those before."""
+    late = {name: facts.late_seconds or 0 for name, facts in record.streams.items() if facts.late}
+    if not late:
+        return {}
+    runs = book.history()
+    suggested = {
+        stream: suggest_lookback(
+            max(seconds, worst_lateness(runs, stream)), configured_lookback(pipeline, stream)
+        )
+        for stream, seconds in late.items()
+    }
+    return {stream: seconds for stream, seconds in suggested.items() if seconds}
+
+
+def configured_lookback(pipeline: Pipeline, stream: str) -> float:
+    """Look up how far the tap reads back for a stream."""
+    config = pipeline.tap.config
+    options = config.get("stream_options")
+    merged = merged_options(stream, options if isinstance(options, Mapping) else None)
+    given = merged.get("lookback")
+    value = config.get("lookback") if given is None else given
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def warnings_of(record: RunRecord) -> Iterator[str]:
+    """Put what needs a look into words."""
+    if not record.streams:
+        yield (
+            "the tap sent no stream at all; see what it offers with singer-spark check. A tap "
+            "that sends only what is selected needs source.streams; ['*'] selects all"
+        )
+    for stream, mismatch in record.mismatches.items():
+        yield (
+            f"{stream}: COUNTS DIFFER: {mismatch}; compare the table with its source before you "
+            "rely on it"
+        )
+    for stream, facts in record.streams.items():
+        if facts.quarantined:
+            yield f"{stream}: {facts.quarantined} records were set aside; look into its quarantine"
+    for stream, seconds in record.suggested_lookback.items():
+        facts = record.streams[stream]
+        yield (
+            f"{stream}: {facts.late} rows were late, by up to {facts.late_seconds or 0:g} s; "
+            f"set its lookback to {seconds}"
+        )

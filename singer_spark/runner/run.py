@@ -1,40 +1,38 @@
-"""One run of a pipeline: state in, tap to target, state out.
+"""One run of a pipeline, or several until nothing is left: state in, tap to target, state out.
 
 Only one run of a pipeline is active, and the stored state advances only after both exited 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from singer_spark import exact_json
 from singer_spark.assignment import Assignment
 from singer_spark.errors import SettingsError
-from singer_spark.names import listed
 from singer_spark.pipeline import Pipeline
-from singer_spark.runner.advice import suggest_lookbacks, warnings_of
-from singer_spark.runner.book import Book, open_store_book
+from singer_spark.pipeline.plugins import version_of
+from singer_spark.protocol import is_unfinished
 from singer_spark.runner.commands import Job, find_commands, open_folder, transfer_all
-from singer_spark.runner.engine import engine_of_run, with_common_jars
-from singer_spark.runner.files import FileBook
 from singer_spark.runner.lineage import tell_lineage
-from singer_spark.runner.meter import Meter
-from singer_spark.runner.options import RunOptions
+from singer_spark.runner.loading import copied_by, has_maps, loads_of
+from singer_spark.runner.meter import Display, Meter, PlainDisplay
 from singer_spark.runner.process import tell_error
-from singer_spark.runner.progress import Display, PlainDisplay
-from singer_spark.runner.record import RunRecord
-from singer_spark.runner.stall import Stall
-from singer_spark.runner.start import Start, choose_start, is_our_tap, renames
-from singer_spark.runner.supervisor import Children, Events, caught_signals
+from singer_spark.runner.record import RunRecord, suggest_lookbacks, warnings_of
+from singer_spark.runner.run_state import RunState, StateFiles, StateInFiles
+from singer_spark.runner.sharing import engine_of_run, with_common_jars
+from singer_spark.runner.start import RunOptions, Start, choose_start, renames
+from singer_spark.runner.state_store import open_stored_state
+from singer_spark.runner.supervisor import Children, Events, Stall, caught_signals, refuse_to_go_on
 from singer_spark.runner.transfer import Transfer
-from singer_spark.runner.verdict import copied_by, has_maps, loads_of
-from singer_spark.runner.versions import version_of
 from singer_spark.secrets import mask
 from singer_spark.state.holder import new_run_id
+from singer_spark.text import listed
 
 EMPTY_STATE = (
     "Warning: the target wrote a state without any bookmark, which was not stored: the state from "
@@ -66,40 +64,40 @@ def run_pipeline(
     display.begin(pipeline.name)
     events: Events = SimpleQueue()
     record = _new_record(pipeline)
-    opened: AbstractContextManager[Book] = (
-        nullcontext(FileBook(options.files, record))
+    opened: AbstractContextManager[RunState] = (
+        nullcontext(StateInFiles(options.files, record))
         if options.files
-        else open_store_book(pipeline, record, events=events, report=display.say)
+        else open_stored_state(pipeline, record, events=events, report=display.say)
     )
     with (
         caught_signals(events, f"go on: singer-spark run {pipeline.name}"),
-        opened as book,
+        opened as kept,
         open_folder(pipeline) as folder,
     ):
         job = Job(pipeline=pipeline, run_id=record.run_id, folder=folder)
         stall = Stall(pipeline.stall_timeout, job.report_file)
-        children = Children(events, timeout=pipeline.timeout, stall=stall, quiet=book.quiet)
+        children = Children(events, timeout=pipeline.timeout, stall=stall, quiet=kept.quiet)
         transfer = Transfer(children, Meter(display, job.report_file))
         advances = options.window is None
         try:
-            book.read()
-            start = choose_start(pipeline, book, options, display.say)
+            kept.read()
+            start = choose_start(pipeline, kept, options, display.say)
             record.mode = start.mode
             tell_lineage("START", pipeline, record)
-            job = replace(job, assignment=_assignment(book, start))
-            if is_our_tap(pipeline):
-                transfer.on_source = book.note_source
+            job = replace(job, assignment=_assignment(kept, start))
+            if pipeline.tap.is_ours:
+                transfer.on_source = kept.note_source
             _move(job, record, transfer, start)
             _refuse_unread(start, record)
-            record.suggested_lookback = suggest_lookbacks(pipeline, record, book)
+            record.suggested_lookback = suggest_lookbacks(pipeline, record, kept)
             reached = transfer.last_state if advances else None
-            after = book.finish(reached, transfer.meter.facts.identities)
+            after = kept.finish(reached, transfer.meter.facts.found)
             if transfer.ended_with_empty_state and after:
                 tell_error(EMPTY_STATE)
         except Exception as error:
             record.close(error)
             reached = transfer.last_state if advances else None
-            book.fail(reached, transfer.meter.facts.identities)
+            kept.fail(reached, transfer.meter.facts.found)
             tell_lineage("FAIL", pipeline, record)
             if on_failure:
                 on_failure(_result(record, record.state_after))
@@ -110,10 +108,10 @@ def run_pipeline(
     return _result(record, after)
 
 
-def _assignment(book: Book, start: Start) -> Assignment:
+def _assignment(kept: RunState, start: Start) -> Assignment:
     """Return what tap and target know of the run, and of how rows are loaded in it."""
     return replace(
-        book.begin(start),
+        kept.begin(start),
         loads=loads_of(start.pipeline),
         renames=has_maps(start.pipeline),
         copied=copied_by(start.pipeline),
@@ -123,7 +121,7 @@ def _assignment(book: Book, start: Start) -> Assignment:
 def _refuse_unread(start: Start, record: RunRecord) -> None:
     """Fail where a stream was to be read afresh and our tap has not read it."""
     unread = [stream for stream in start.run.streams if stream not in record.streams]
-    if unread and is_our_tap(start.pipeline) and not renames(start.pipeline):
+    if unread and start.pipeline.tap.is_ours and not renames(start.pipeline):
         raise SettingsError(
             f"--refresh: the tap has sent no stream {listed(unread)}, only "
             f"{listed(record.streams)}; the stored state is unchanged; name one that it sends: "
@@ -162,3 +160,80 @@ def _move(job: Job, record: RunRecord, transfer: Transfer, start: Start) -> None
         sides = {"tap": commands.tap, "target": commands.target}
         record.peak_bytes = {side: meter.peak_bytes.get(c.name) for side, c in sides.items()}
         record.versions = {side: version_of(Path(c.argv[0])) for side, c in sides.items()}
+
+
+def run_until_complete(
+    pipeline: Pipeline,
+    options: RunOptions,
+    display: Display,
+    on_failure: Callable[[RunResult], None] | None = None,
+) -> Iterator[RunResult]:
+    """Run again and again, each run from the state of the one before it."""
+    _refuse_endless(pipeline, options)
+    limit = pipeline.tap.config.get("max_rows")
+    signals: Events = SimpleQueue()
+    with caught_signals(signals):
+        while True:
+            result = run_pipeline(pipeline, options, display=display, on_failure=on_failure)
+            yield result
+            if not is_left(result.record, limit if isinstance(limit, int) else None):
+                return
+            # A signal in the last moments of a run does not undo it, but nothing follows it.
+            refuse_to_go_on(signals)
+            files = options.files and StateFiles(options.files.result, options.files.result)
+            options = RunOptions(files=files)
+
+
+def is_left(record: Mapping[str, Any], limit: int | None) -> bool:
+    """Tell from a run's record whether another run would find more.
+
+    A run that moved no bookmark has come to the end. A comparison is always complete, and its new
+    version says nothing. With a known limit so has one in which no
+    stream reached it, none of those at least that go on from where they stopped.
+    """
+    before, after = (_bookmarks(record, key) for key in ("bookmarks_before", "bookmarks_after"))
+    moved = {
+        stream
+        for stream, bookmark in after.items()
+        if exact_json.canonical(bookmark) != exact_json.canonical(before.get(stream))
+    }
+    if limit is None or any(is_unfinished(after[stream]) for stream in moved):
+        return bool(moved)
+    # Our own tap tells; of others the records are counted, which may be fewer than they have read.
+    reached = {
+        name
+        for name, facts in record["streams"].items()
+        if facts.get("limited") or _rows(facts) >= limit
+    }
+    return any(after[stream] for stream in moved & reached)
+
+
+def _bookmarks(record: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = record[key]
+    if not isinstance(value, Mapping):
+        return {"": value}
+    return {stream: _without_comparison(bookmark) for stream, bookmark in value.items()}
+
+
+def _without_comparison(bookmark: Any) -> Any:
+    """Leave out the version that a comparison of our tap has in each run."""
+    kept = bookmark.get("snapshot") if isinstance(bookmark, Mapping) else None
+    if not isinstance(kept, Mapping) or set(kept) != {"version"}:
+        return bookmark
+    return {name: value for name, value in bookmark.items() if name != "snapshot"}
+
+
+def _rows(facts: Mapping[str, Any]) -> int:
+    return facts["records"] if facts["records"] is not None else facts["loaded"] or 0
+
+
+def _refuse_endless(pipeline: Pipeline, options: RunOptions) -> None:
+    if options.window:
+        raise SettingsError("--until-complete goes on from the state; --from/--to leave it alone")
+    if not pipeline.incremental:
+        raise SettingsError(
+            "--until-complete goes on from the state, but incremental.enabled is false: each run "
+            "would begin anew"
+        )
+    if options.files and not options.files.result:
+        raise SettingsError("--until-complete goes on from the state: give --state-out too")

@@ -1,6 +1,7 @@
 """The processes of one run: threads report events, the main thread decides.
 
-Whatever ends the block of `Children` (an error, a signal, the time limit), no process outlives it.
+Whatever ends the block of `Children` (an error, a signal, a time limit, a run in which nothing
+moves), no process outlives it.
 """
 
 from __future__ import annotations
@@ -9,17 +10,61 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 from singer_spark.errors import SingerSparkError, TransientError
-from singer_spark.runner.handover import Command, handed_over
-from singer_spark.runner.process import Child
-from singer_spark.runner.stall import Stall
+from singer_spark.figures import format_duration
+from singer_spark.runner.process import Child, Command, handed_over
+
+LOOK_SECONDS = 10.0  # at most so much of the time between two looks counts
+
+
+@final
+class Stall:
+    """A clock that runs while nothing moves; without a limit it ends nothing."""
+
+    def __init__(self, limit: float | None, report_file: Path) -> None:
+        self.waits_for: Callable[[], str] = lambda: "its first process"
+        self._limit = limit
+        self._report_file = report_file
+        self._moves = 0
+        self._seen = (0, 0)
+        self._still = 0.0  # seconds
+        self._looked = time.monotonic()
+
+    def moved(self) -> None:
+        """Note that something moved; any thread may."""
+        self._moves += 1
+
+    def check(self) -> None:
+        """Raise an error once nothing has moved for the limit.
+
+        A runner that was stopped itself, with its machine or by a signal, has missed what moved
+        meanwhile: of a long time between two looks only a part counts.
+        """
+        now = time.monotonic()
+        passed, self._looked = min(now - self._looked, LOOK_SECONDS), now
+        seen = (self._moves, self._report_size())
+        self._still = self._still + passed if seen == self._seen else 0.0
+        self._seen = seen
+        if self._limit and self._still >= self._limit:
+            raise TransientError(
+                f"nothing moved for {format_duration(self._limit)} (stall_timeout) while the run "
+                f"waited for {self.waits_for()}; the stored state is unchanged. See what holds it "
+                "up, then run again, or raise stall_timeout"
+            )
+
+    def _report_size(self) -> int:
+        try:
+            return self._report_file.stat().st_size
+        except OSError:
+            return 0
+
 
 GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL
 
@@ -132,8 +177,8 @@ class Children:
         except Empty:
             if self._timeout and time.monotonic() >= self._until:
                 raise TransientError(
-                    f"ended after the timeout of {self._timeout:g} seconds; the stored state is "
-                    "unchanged. Run again, or raise timeout"
+                    f"ended after the timeout of {format_duration(self._timeout)}; the stored "
+                    "state is unchanged. Run again, or raise timeout"
                 ) from None
             self.stall.check()
             return None

@@ -19,13 +19,12 @@ from typing import IO, Any
 
 import msgspec
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.errors import ProtocolError, SingerSparkError
 from singer_spark.runner import supervisor
-from singer_spark.runner.facts import StreamFacts
-from singer_spark.runner.handover import Command
 from singer_spark.runner.meter import Meter
-from singer_spark.runner.process import Child
+from singer_spark.runner.process import Child, Command
+from singer_spark.runner.streams import StreamFacts
 from singer_spark.runner.supervisor import ChildError, Children, Drained, Exited, Failed
 
 BLOCK_BYTES = 256 * 2**10
@@ -52,7 +51,7 @@ class Transfer:
     def last_state(self) -> dict[str, Any] | None:
         """The last state that the target has committed to; one that is empty tells nothing."""
         try:
-            return None if self._state_line is None else dict(digits.loads(self._state_line))
+            return None if self._state_line is None else dict(exact_json.loads(self._state_line))
         except (ValueError, RecursionError):
             return None  # a number or a depth beyond all reason, of which `run` has told
 

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from singer_spark import digits
-from singer_spark.bookmark import AT_BOOKMARK, PROGRESS_MARKERS, late_of
+from singer_spark import exact_json
 from singer_spark.errors import StateError
-from singer_spark.state.base import PipelineState, StateStore
+from singer_spark.protocol import AT_BOOKMARK, PROGRESS_MARKERS, late_of
 from singer_spark.state.generation import accept_attempts, forget_attempts, settle_attempts
-from singer_spark.state.lock import locked
+from singer_spark.state.lock import Say, locked
+from singer_spark.state.store import PipelineState, StateStore
 
 # What meta.json knows of the source and the tables that a state belongs to.
 SOURCE, TABLES = "source", "tables"
-Say = Callable[[str], None]
-
-
-def _silent(_text: str) -> None:
-    pass
 
 
 def parse_state(text: str | bytes, where: str) -> dict[str, Any]:
     """Read a Singer state, which is a JSON object; `where` names it in the error."""
     try:
-        value = digits.loads(text)
+        value = exact_json.loads(text)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
@@ -38,7 +33,7 @@ def parse_state(text: str | bytes, where: str) -> dict[str, Any]:
 
 def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Say whether two states are the same, digit by digit; equal doubles may differ."""
-    return digits.canonical(one) == digits.canonical(other)
+    return exact_json.canonical(one) == exact_json.canonical(other)
 
 
 def move_bookmark(watermark: Mapping[str, Any], stream: str, value: str) -> dict[str, Any]:
@@ -69,13 +64,13 @@ def _like(old: Any, value: str, stream: str) -> Any:
     if old is None or isinstance(old, str):
         return value
     try:
-        new = digits.loads(value)
+        new = exact_json.loads(value)
     except ValueError:
         new = None
-    if type(new) is type(old) or (isinstance(old, float) and type(new) in (int, digits.Float)):
+    if type(new) is type(old) or (isinstance(old, float) and type(new) in (int, exact_json.Float)):
         return new
     raise StateError(
-        f"{stream}: {value} is not of the kind of its bookmark, which is {digits.dumps(old)}; "
+        f"{stream}: {value} is not of the kind of its bookmark, which is {exact_json.dumps(old)}; "
         "give one like it. Nothing was changed"
     )
 
@@ -84,18 +79,14 @@ def replace_state(
     store: StateStore,
     before: PipelineState,
     watermark: Mapping[str, Any],
-    say: Say = _silent,
+    say: Say = lambda _: None,
     *,
     streams: Collection[str] | None = None,
 ) -> None:
     """Store another state over the one that was read, while no run is active.
 
-    Args:
-        store: The store.
-        before: What was read.
-        watermark: The new state.
-        say: Is told what is waited for.
-        streams: The streams whose bookmarks alone are new; the others stay what they are.
+    With `streams` their bookmarks alone are new; the others stay what they are. `say` is told what
+    is waited for.
     """
     name = before.pipeline_name
     with locked(store, name, say):
@@ -107,7 +98,7 @@ def replace_state(
             settle_attempts(store, name, before.watermark, watermark, streams)
 
 
-def accept_state(store: StateStore, before: PipelineState, say: Say = _silent) -> None:
+def accept_state(store: StateStore, before: PipelineState, say: Say = lambda _: None) -> None:
     """Let the state, and what failed runs left, belong to what the next run finds."""
     name = before.pipeline_name
     with locked(store, name, say):
@@ -120,7 +111,7 @@ def accept_state(store: StateStore, before: PipelineState, say: Say = _silent) -
         accept_attempts(store, name)
 
 
-def delete_state(store: StateStore, name: str, say: Say = _silent) -> None:
+def delete_state(store: StateStore, name: str, say: Say = lambda _: None) -> None:
     """Forget a pipeline's state, while no run is active; its history stays."""
     with locked(store, name, say):
         store.delete(name)
@@ -131,9 +122,9 @@ def _without_identity(
     state: PipelineState, streams: Collection[str] | None = None
 ) -> PipelineState:
     """Return the state without what it belongs to, or without the tables of some streams."""
-    if streams is not None:
-        return replace(state, metadata=without_tables(state.metadata, streams))
     kept = {key: one for key, one in state.metadata.items() if key not in (SOURCE, TABLES)}
+    if streams is not None:
+        kept = without_tables(state.metadata, streams)
     return replace(state, metadata=kept)
 
 

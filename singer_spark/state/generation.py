@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
-from singer_spark import digits
+import msgspec
+
+from singer_spark import exact_json
 from singer_spark.assignment import Attempt
-from singer_spark.state.base import StateStore
-from singer_spark.state.checkpoint import Checkpoint
-from singer_spark.state.documents import DamagedError, key_of
-from singer_spark.state.objects import Expect, tag_of
+from singer_spark.state.store import Checkpoint, DamagedError, StateStore, key_of
+from singer_spark.storage.objects import Expect, tag_of
 
 FILE = "generation.json"
 ATTEMPTS_KEPT = 1000
@@ -83,14 +83,14 @@ class Generation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
-        attempts = {run_id: one.to_dict() for run_id, one in self.attempts.items()}
-        return {
-            "generation": self.number,
-            "claims": self.claims,
-            "claimed": list(self.claimed),
-            "base": self.base,
-            "attempts": attempts,
-        }
+        values = asdict(self)
+        return {"generation": values.pop("number"), **values}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Generation:
+        """Read what `to_dict` wrote; ValueError where it is something else."""
+        needed = {"number": values.get("generation"), "claims": values.get("claims")}
+        return msgspec.convert({**values, **needed}, cls)
 
 
 def read_generation(store: StateStore, name: str) -> tuple[Generation, str | Expect]:
@@ -100,8 +100,8 @@ def read_generation(store: StateStore, name: str) -> tuple[Generation, str | Exp
     if stored is None:
         return Generation(), Expect.ABSENT
     try:
-        return _parse(store.documents.parse_own(key, stored)), tag_of(stored)
-    except (AttributeError, KeyError, TypeError, ValueError):
+        return Generation.from_dict(store.documents.parse_own(key, stored)), tag_of(stored)
+    except ValueError:
         store.documents.refuse(key)
 
 
@@ -175,17 +175,4 @@ def read_failed(store: StateStore, name: str, state: Mapping[str, Any]) -> Check
 
 def digest(state: Mapping[str, Any]) -> str:
     """Name a state by its content, digit by digit."""
-    return sha256(digits.canonical(state).encode()).hexdigest()
-
-
-def _parse(values: Mapping[str, Any]) -> Generation:
-    return Generation(
-        number=int(values["generation"]),
-        claims=bool(values["claims"]),
-        claimed=tuple(map(str, values.get("claimed") or ())),
-        base=values.get("base"),
-        attempts={
-            run_id: Attempt.from_json(one)
-            for run_id, one in dict(values.get("attempts") or {}).items()
-        },
-    )
+    return sha256(exact_json.canonical(state).encode()).hexdigest()

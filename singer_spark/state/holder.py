@@ -1,7 +1,8 @@
-"""Who holds a pipeline's lock, and whether it still lives. Pure but for a look at /proc."""
+"""Who holds a pipeline's lock, whether it still lives, and whether it is this run."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -9,11 +10,20 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from typing_extensions import override
+
+from singer_spark.assignment import STATE_URL, Assignment
+from singer_spark.errors import StateError, TransientError
+from singer_spark.figures import format_duration
+from singer_spark.state.store import StateStore, create_state_store, key_of
+from singer_spark.storage.objects import Expect, tag_of
+from singer_spark.text import one_line
 
 # A clock that runs ahead of ours by less than this is an ordinary one.
 SKEW_SECONDS = 30.0
@@ -62,15 +72,12 @@ class Holder:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Holder:
         """Read a lock's document; ValueError where it is none."""
+        holder = msgspec.convert(values, cls)
+        if not is_run_id(holder.run_id):
+            raise ValueError("not the id of a run")
         try:
-            known = {key: values[key] for key in ("host", "run_id", "started_at", "heartbeat_at")}
-            more: dict[str, Any] = {key: values.get(key) for key in ("machine", "generation")}
-            is_over = bool(values.get("is_over"))
-            holder = cls(**known, pid=int(values["pid"]), is_over=is_over, **more)
-            if not is_run_id(holder.run_id):
-                raise ValueError("not the id of a run")
             _seconds_since(holder.started_at), _seconds_since(holder.heartbeat_at)
-        except (KeyError, TypeError) as error:
+        except TypeError as error:  # a moment without its zone
             raise ValueError("not a lock") from error
         return holder
 
@@ -106,8 +113,8 @@ class Holder:
     def __str__(self) -> str:
         started, beat = _seconds_since(self.started_at), _seconds_since(self.heartbeat_at)
         return (
-            f"process {self.pid} on {self.host}, run {self.run_id}, started {duration(started)} "
-            f"ago, last heartbeat {duration(beat)} ago"
+            f"process {self.pid} on {one_line(self.host)}, run {self.run_id}, "
+            f"started {format_duration(started)} ago, last heartbeat {format_duration(beat)} ago"
         )
 
 
@@ -135,14 +142,6 @@ def _seconds_since(moment: str) -> float:
     return max(0.0, (_now() - then).total_seconds())
 
 
-def duration(seconds: float) -> str:
-    """Write a duration in its largest unit."""
-    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.0f}{name}"
-    return f"{seconds:.0f}s"
-
-
 def _machine() -> str | None:
     """Name the space in which process ids mean something: this boot, this container."""
     try:
@@ -160,3 +159,77 @@ def _exists(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def confirm_lock(assignment: Assignment) -> None:
+    """Look at the lock, right before a change that Delta's own check does not fence.
+
+    A run without a number holds no lock, and nothing is looked at.
+
+    Raises:
+        LostLockError: Another run has taken it over, or someone has ended it.
+        StateError: It cannot be read.
+    """
+    if _holds_lock(assignment) is False:
+        raise LostLockError(assignment.pipeline or "")
+
+
+def is_sole_holder(assignment: Assignment) -> bool:
+    """Say whether a run is known to hold its lock, so that no other can have overtaken it."""
+    try:
+        return _holds_lock(assignment) is True
+    except StateError:
+        return False
+
+
+def _holds_lock(assignment: Assignment) -> bool | None:
+    """Look at the lock; None where the run has none."""
+    url = os.environ.get(STATE_URL)
+    if assignment.generation is None or assignment.pipeline is None or not url:
+        return None
+    holder, _ = read_lock(_open(url), assignment.pipeline)
+    found = holder and (holder.run_id, holder.generation)
+    return found == (assignment.run_id, assignment.generation)
+
+
+@lru_cache(maxsize=1)
+def _open(url: str) -> StateStore:
+    return create_state_store(json.loads(url))
+
+
+class LockedError(TransientError):
+    """Another run of the pipeline is active. Wait for it; it is safe to run again then."""
+
+    def __init__(self, name: str, holder: Holder) -> None:
+        self.holder = holder
+        super().__init__(
+            f"{name} is being run already ({holder}); wait for it to end. "
+            f"If it is dead: singer-spark unlock {name}"
+        )
+
+
+class LostLockError(TransientError):
+    """The run no longer holds its lock. Another may be active; run again once it has ended."""
+
+    def __init__(self, name: str, why: str = "it was taken over or ended") -> None:
+        super().__init__(
+            f"{name}: this run lost its lock ({why}) and was stopped; the stored state is "
+            f"unchanged; once no other run is active: singer-spark run {name}"
+        )
+
+
+def read_lock(store: StateStore, name: str) -> tuple[Holder | None, str | Expect]:
+    """Look at a pipeline's lock and its version; the holder of a damaged lock is None."""
+    key = key_of(name, "lock")
+    stored = store.objects.read(key)
+    if stored is None:
+        return None, Expect.ABSENT
+    try:
+        return Holder.from_dict(store.documents.parse(key, stored)), tag_of(stored)
+    except (StateError, ValueError):
+        return None, tag_of(stored)
+
+
+def end_lock(store: StateStore, name: str, tag: str | Expect) -> None:
+    """Remove the lock that was looked at; a newer one is a ConflictError."""
+    store.objects.delete(key_of(name, "lock"), tag)

@@ -19,12 +19,22 @@ from typing import Any, NamedTuple, final
 
 from singer_spark.assignment import Attempt
 from singer_spark.errors import SingerSparkError, StateError, TransientError
-from singer_spark.state.base import StateStore
-from singer_spark.state.documents import key_of
+from singer_spark.figures import format_duration
 from singer_spark.state.generation import Generation, read_generation, write_generation
-from singer_spark.state.holder import PACE, Holder, duration, new_run_id
-from singer_spark.state.objects import ConflictError, Expect, refuse_unconditional, tag_of
+from singer_spark.state.holder import (
+    PACE,
+    Holder,
+    LockedError,
+    LostLockError,
+    new_run_id,
+    read_lock,
+)
+from singer_spark.state.store import StateStore, key_of
+from singer_spark.storage.objects import ConflictError, Expect, refuse_unconditional
 
+Tell = Callable[[SingerSparkError], None]
+Say = Callable[[str], None]
+Pause = Callable[[float], None]
 BEAT_SECONDS = 30.0 * PACE
 STOP_SECONDS = 180.0 * PACE
 WATCH_SECONDS = 240.0 * PACE  # beyond STOP_SECONDS by what it takes to end all processes of a run
@@ -32,27 +42,6 @@ POLL_SECONDS = 5.0 * PACE
 TICK_SECONDS = 1.0 * PACE
 BY_HAND = "by-hand-"  # begins the id of a holder that is no run
 ATTEMPTS = 20  # each lost to another who came and went in between
-
-
-class LockedError(TransientError):
-    """Another run of the pipeline is active. Wait for it; it is safe to run again then."""
-
-    def __init__(self, name: str, holder: Holder) -> None:
-        self.holder = holder
-        super().__init__(
-            f"{name} is being run already ({holder}); wait for it to end. "
-            f"If it is dead: singer-spark unlock {name}"
-        )
-
-
-class LostLockError(TransientError):
-    """The run no longer holds its lock. Another may be active; run again once it has ended."""
-
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(
-            f"{name}: this run lost its lock ({why}) and was stopped; the stored state is "
-            f"unchanged; once no other run is active: singer-spark run {name}"
-        )
 
 
 class Claims(NamedTuple):
@@ -98,11 +87,7 @@ class RunLock:
         """The number of this holder, higher than that of every one before it."""
         return self._holder.generation
 
-    def acquire(
-        self,
-        say: Callable[[str], None] = lambda _: None,
-        pause: Callable[[float], None] | None = time.sleep,
-    ) -> Holder | None:
+    def acquire(self, say: Say = lambda _: None, pause: Pause | None = time.sleep) -> Holder | None:
         """Take the lock or raise LockedError; gives the dead holder it was taken from.
 
         Args:
@@ -117,7 +102,9 @@ class RunLock:
                     raise LockedError(self.name, found)
                 if not self._watch(found, tag, say, pause):
                     continue
-            if self._take(found, tag):
+            if not self._holder.run_id.startswith(BY_HAND):
+                self._count_on(found)
+            if self._renew(tag):
                 return None if own else found
         raise TransientError(f"{self.name}: too many runs want its lock at once; run again")
 
@@ -137,11 +124,16 @@ class RunLock:
         self._current = known
         self._write_generation(known)
 
-    def keep(self, on_loss: Callable[[SingerSparkError], None]) -> None:
+    def keep(self, on_loss: Tell) -> None:
         """Renew the lock from now on; a loss is told once."""
-        once = _Once(on_loss)
+        told = threading.Lock()
+
+        def tell(error: SingerSparkError) -> None:
+            if told.acquire(blocking=False):
+                on_loss(error)
+
         for work in (self._pulse, self._count_down):
-            thread = threading.Thread(target=work, args=(once,), daemon=True)
+            thread = threading.Thread(target=work, args=(tell,), daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -149,10 +141,10 @@ class RunLock:
         """Renew the lock now; LostLockError where it is no longer ours."""
         with self.quiet:
             if self._tag is None or self._expired:
-                raise LostLockError(self.name, "it was taken over or ended")
+                raise LostLockError(self.name)
             if not self._renew(self._tag) and not self._renew_own():
                 self._tag = None
-                raise LostLockError(self.name, "it was taken over or ended")
+                raise LostLockError(self.name)
 
     def release(
         self,
@@ -193,16 +185,10 @@ class RunLock:
             return replace(left, claims=False, claimed=())
         return replace(left, claims=True, claimed=tuple(sorted(claimed)))
 
-    def _watch(
-        self,
-        found: Holder,
-        tag: str | Expect,
-        say: Callable[[str], None],
-        pause: Callable[[float], None],
-    ) -> bool:
+    def _watch(self, found: Holder, tag: str | Expect, say: Say, pause: Pause) -> bool:
         """Say whether a heartbeat stands still for longer than its holder may live without one."""
         say(
-            f"Watching the lock of {found} for {duration(WATCH_SECONDS)}: "
+            f"Watching the lock of {found} for {format_duration(WATCH_SECONDS)}: "
             "it is taken over if its heartbeat stands still"
         )
         # Time asleep does not count: what sleeps on the same machine has had no time to stop.
@@ -215,12 +201,6 @@ class RunLock:
             if now_tag != tag:
                 raise LockedError(self.name, now)
         return True
-
-    def _take(self, found: Holder | None, tag: str | Expect) -> bool:
-        by_hand = self._holder.run_id.startswith(BY_HAND)
-        if not by_hand:
-            self._count_on(found)
-        return self._renew(tag)
 
     def _count_on(self, found: Holder | None) -> None:
         """Choose the number of this holder, and see whether it must claim the tables."""
@@ -241,9 +221,9 @@ class RunLock:
             )
         except ConflictError:
             self._tag = None
-            raise LostLockError(self.name, "it was taken over or ended") from None
+            raise LostLockError(self.name) from None
 
-    def _pulse(self, tell: _Once) -> None:
+    def _pulse(self, tell: Tell) -> None:
         while not self._stop.wait(BEAT_SECONDS):
             try:
                 self.confirm()
@@ -253,13 +233,13 @@ class RunLock:
             except StateError:
                 continue  # _count_down knows how long that can be borne
 
-    def _count_down(self, tell: _Once) -> None:
+    def _count_down(self, tell: Tell) -> None:
         """Stop the run well before others may take over, however long a heartbeat hangs."""
         while not self._stop.wait(TICK_SECONDS):
             if _clock() - self._confirmed > STOP_SECONDS:
                 self._expired = True
-                why = "no heartbeat for "
-                why += f"{duration(STOP_SECONDS)}: the state store is out of reach, or all slept"
+                why = f"no heartbeat for {format_duration(STOP_SECONDS)}: "
+                why += "the state store is out of reach, or all slept"
                 tell(LostLockError(self.name, why))
                 return
 
@@ -294,42 +274,9 @@ def _clock() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-@final
-class _Once:
-    """Tells the first of several errors."""
-
-    def __init__(self, tell: Callable[[SingerSparkError], None]) -> None:
-        self._tell = tell
-        self._told = threading.Lock()
-
-    def __call__(self, error: SingerSparkError) -> None:
-        if self._told.acquire(blocking=False):
-            self._tell(error)
-
-
-def read_lock(store: StateStore, name: str) -> tuple[Holder | None, str | Expect]:
-    """Look at a pipeline's lock and its version; the holder of a damaged lock is None."""
-    key = key_of(name, "lock")
-    stored = store.objects.read(key)
-    if stored is None:
-        return None, Expect.ABSENT
-    try:
-        return Holder.from_dict(store.documents.parse(key, stored)), tag_of(stored)
-    except (StateError, ValueError):
-        return None, tag_of(stored)
-
-
-def end_lock(store: StateStore, name: str, tag: str | Expect) -> None:
-    """Remove the lock that was looked at; a newer one is a ConflictError."""
-    store.objects.delete(key_of(name, "lock"), tag)
-
-
 @contextmanager
 def locked(
-    store: StateStore,
-    name: str,
-    say: Callable[[str], None] = lambda _: None,
-    pause: Callable[[float], None] | None = time.sleep,
+    store: StateStore, name: str, say: Say = lambda _: None, pause: Pause | None = time.sleep
 ) -> Iterator[None]:
     """Hold a pipeline's lock for a moment, so that no run is changed under its feet.
 

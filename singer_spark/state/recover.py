@@ -1,16 +1,49 @@
-"""A lost state, built again from the commits that it led to. Pure but for reading the logs."""
+"""A lost state, built again from the commits that it led to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from singer_spark import digits
-from singer_spark.bookmark import DELTA_SNAPSHOT, FULL_TABLE
-from singer_spark.deltalog import TableCommit, TableLog, read_logs
+from singer_spark import exact_json
+from singer_spark.deltalog import CommitInfo, tables_in
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.state.create import UnknownSchemeError, create_state_store
+from singer_spark.protocol import DELTA_SNAPSHOT, FULL_TABLE
+from singer_spark.storage.objects import ObjectStore
+from singer_spark.storage.open import UnknownSchemeError, open_objects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCommit:
+    """A commit that carries the state which it made true."""
+
+    table: str
+    stream: str
+    version: int
+    committed_at: str
+    run_id: str | None
+    state: Any
+    state_of: str  # the stream of the tap; the table's may have another name
+    newer: int  # commits of the pipeline with rows, but without a state, after it
+    appends: bool = False  # whether nothing tells its rows from others
+
+
+@dataclass(frozen=True, slots=True)
+class TableLog:
+    """What a table's log tells of one pipeline: its newest commit with a state, if there is one."""
+
+    table: str
+    oldest: int
+    commit: TableCommit | None
+    pipelines: frozenset[str] = frozenset()  # whose commits were met on the way
+    restored_in: int | None = None  # the version that turned it back behind its newest bookmark
+    lacking_in: int | None = None  # the oldest version whose bookmark is not true: it lacks rows
+
+    @property
+    def is_cut(self) -> bool:
+        """Tell that older commits were cleaned up."""
+        return self.oldest > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +62,7 @@ class Recovery:
 def look_for_state(tables: str | Mapping[str, str], pipeline: str) -> Recovery:
     """Look for a pipeline's bookmarks in the Delta tables of a folder or bucket."""
     try:
-        objects = create_state_store(tables).objects
+        objects = open_objects(tables)
     except UnknownSchemeError:
         raise SettingsError(
             "recover reads the logs of tables in a folder, s3://, gs:// or az://, and these are "
@@ -56,11 +89,49 @@ def look_for_state(tables: str | Mapping[str, str], pipeline: str) -> Recovery:
     )
 
 
+def read_logs(objects: ObjectStore, pipeline: str) -> list[TableLog]:
+    """Read the logs of all tables in a folder."""
+    return [
+        _read_log(table, versions[0], commits, pipeline)
+        for table, versions, commits in tables_in(objects)
+    ]
+
+
+def _read_log(table: str, oldest: int, commits: Iterable[CommitInfo], pipeline: str) -> TableLog:
+    restored = lacking = None
+    newer, names = 0, set[str]()
+    for commit in commits:
+        said = commit.metadata
+        if restored is None and commit.turns_back:
+            restored = commit.version
+        if said.get("pipeline") == pipeline and said.get("state") is not None:
+            if commit.lacks_rows:
+                lacking = commit.version
+            else:
+                # What was committed before a RESTORE may be in the table no more.
+                found = TableCommit(
+                    table=table,
+                    stream=str(said.get("stream")),
+                    version=commit.version,
+                    committed_at=commit.committed_at,
+                    run_id=said.get("run_id"),
+                    state=said["state"],
+                    state_of=commit.source,
+                    newer=newer,
+                    appends=said.get("appends") is True,
+                )
+                known = found if restored is None else None
+                return TableLog(table, oldest, known, restored_in=restored, lacking_in=lacking)
+        newer += commit.wrote_rows_of(pipeline)
+        names |= {str(said["pipeline"])} if said.get("pipeline") else set()
+    return TableLog(table, oldest, None, frozenset(names), lacking_in=lacking)
+
+
 def _refuse_several(commits: Sequence[TableCommit], pipeline: str) -> None:
     """Refuse to go back to the bookmark of one table where another would get rows twice."""
     for stream in sorted({one.state_of for one in commits if one.appends}):
         tables = [one for one in commits if one.state_of == stream]
-        if len({digits.canonical(one.state) for one in tables}) > 1:
+        if len({exact_json.canonical(one.state) for one in tables}) > 1:
             raise StateError(
                 f"{stream}: its tables {', '.join(one.table for one in tables)} are at different "
                 "bookmarks, and rows are appended to them; remove those that it fills no more, or "

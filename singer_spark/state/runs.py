@@ -8,18 +8,69 @@ record either. Lost or damaged it is built again from the records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
 from singer_spark.errors import StateError
-from singer_spark.state.base import StateStore
-from singer_spark.state.documents import DamagedError, NewerSchemaError, key_of
-from singer_spark.state.holder import Holder, is_run_id
-from singer_spark.state.lock import read_lock
-from singer_spark.state.objects import ConflictError, Expect, Stored, tag_of
-from singer_spark.state.summary import KEPT_RUNS, Summary, is_whole
+from singer_spark.state.holder import Holder, is_run_id, read_lock
+from singer_spark.state.store import DamagedError, NewerSchemaError, StateStore, key_of
+from singer_spark.storage.objects import ConflictError, Expect, Stored, tag_of
+
+KEPT_RUNS = 100
+WHOLE_BYTES = 1_000_000  # of records with their streams; older ones are kept without
+PER_STREAM = ("streams", "bookmarks_before", "bookmarks_after")
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The last runs of a pipeline.
+
+    `runs` holds the records that `save_run` was given, newest first, at most `KEPT_RUNS`. Where
+    they would exceed `WHOLE_BYTES` the older ones lack the keys of `PER_STREAM`; everything else
+    of a record is always there.
+    """
+
+    pipeline: str
+    runs: tuple[Mapping[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, pipeline: str, records: Iterable[Mapping[str, Any]]) -> Summary:
+        """Summarise records; run ids sort by time."""
+        newest = sorted(records, key=lambda run: str(run["run_id"]), reverse=True)[:KEPT_RUNS]
+        room = WHOLE_BYTES
+        runs: list[Mapping[str, Any]] = []
+        for run in newest:
+            room -= len(json.dumps(run, default=str))
+            runs.append(run if room >= 0 or not runs else _without_streams(run))
+        return cls(pipeline, tuple(runs))
+
+    @property
+    def is_complete(self) -> bool:
+        """Tell that no run is older than those here."""
+        return len(self.runs) < KEPT_RUNS
+
+    def find(self, run_id: str) -> Mapping[str, Any] | None:
+        """Find the record of one run."""
+        return next((run for run in self.runs if run["run_id"] == run_id), None)
+
+    def adding(self, record: Mapping[str, Any]) -> Summary:
+        """Give the summary with one more record, or with another record of the same run."""
+        others = [run for run in self.runs if run["run_id"] != record["run_id"]]
+        return Summary.of(self.pipeline, [*others, record])
+
+
+def is_whole(run: Mapping[str, Any]) -> bool:
+    """Tell that a record of a summary kept its streams."""
+    return PER_STREAM[0] in run
+
+
+def _without_streams(run: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in run.items() if key not in PER_STREAM}
+
 
 ATTEMPTS = 20  # each lost to a run that ended at the same moment
 PRUNED_RUNS = 100  # at most, at the end of one run
@@ -56,14 +107,6 @@ def begin_history(store: StateStore, name: str) -> None:
             store.documents.write_own(key, {"runs": _rebuild(store, name).runs}, Expect.ABSENT)
 
 
-def load_summary(store: StateStore, name: str) -> Summary:
-    """Read the last runs of a pipeline, in one request; that without runs is empty.
-
-    Only where the summary is lost or damaged are the records themselves read.
-    """
-    return _read_summary(store, name) or _rebuild(store, name)
-
-
 def look_at(store: StateStore, name: str) -> tuple[Summary, Holder | None]:
     """Read the last runs of a pipeline and who runs it now, in two requests."""
     stored = store.objects.read(key_of(name, "summary.json"))
@@ -77,7 +120,7 @@ def look_at(store: StateStore, name: str) -> tuple[Summary, Holder | None]:
 def list_runs(store: StateStore, name: str, limit: int | None = None) -> list[dict[str, Any]]:
     """Read the records of the last runs, newest first; those of the summary cost one request."""
     if limit is not None:
-        summary = _read_summary(store, name)
+        summary = _parse(store, name, store.objects.read(key_of(name, "summary.json")))
         if summary and (summary.is_complete or limit <= len(summary.runs)):
             return [_whole(store, name, run) for run in summary.runs[:limit]]
     return [_read(store, name, file) for file in _list_files(store, name)[:limit]]
@@ -106,10 +149,6 @@ def _add_to_summary(
     raise StateError(f"{store.objects.locate(key)}: too many runs end at once; run again")
 
 
-def _read_summary(store: StateStore, name: str) -> Summary | None:
-    return _parse(store, name, store.objects.read(key_of(name, "summary.json")))
-
-
 def _parse(store: StateStore, name: str, stored: Stored | None) -> Summary | None:
     """Read a summary; None where there is none, or a damaged one."""
     try:
@@ -134,7 +173,7 @@ def _rebuild(store: StateStore, name: str) -> Summary:
 
 def _list_files(store: StateStore, name: str) -> list[str]:
     files = sorted(store.objects.list(key_of(name, "runs")), reverse=True)
-    return [file for file in files if file.endswith(".json")]
+    return [file for file in files if file.endswith(".json") and is_run_id(file[:-5])]
 
 
 def _whole(store: StateStore, name: str, run: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from singer_spark.engine.session import open_session
 from tap_spark_source.settings import Settings
-from tap_spark_source.sources.base import Place, Reach, Source, source_errors
+from tap_spark_source.sources.base import Source
 from tap_spark_source.sources.catalog import CatalogSource
-from tap_spark_source.sources.files import FileSource, FoundFile
-from tap_spark_source.sources.frames import FrameSource
+from tap_spark_source.sources.files import FileSource
 from tap_spark_source.sources.jdbc import JdbcSource
-from tap_spark_source.sources.kafka import KafkaSource
-
-__all__ = [
-    "FileSource",
-    "FoundFile",
-    "FrameSource",
-    "KafkaSource",
-    "Place",
-    "Reach",
-    "Source",
-    "open_source",
-    "source_errors",
-]
+from tap_spark_source.sources.kafka.topics import KafkaSource
 
 
 def open_source(settings: Settings) -> Source:

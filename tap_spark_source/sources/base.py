@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from singer_spark.causes import innermost_cause
-from singer_spark.datatype import to_ddl
 from singer_spark.engine.session import SPARK_ERRORS, lost_engine
 from singer_spark.errors import (
     DataError,
@@ -19,16 +18,18 @@ from singer_spark.errors import (
     SingerSparkError,
     SourceError,
     TransientError,
+    innermost_cause,
 )
 from singer_spark.secrets import mask
-from singer_spark.typemap import to_json_schema
-from tap_spark_source.again import HASH, Rows, row_hash, sums
-from tap_spark_source.key import Key, Range, mark_text
-from tap_spark_source.plan import ReadPlan
+from singer_spark.shown import A_VALUE, HIDDEN, shows_values, without_values
+from singer_spark.types import to_ddl, to_json_schema
+from tap_spark_source.dialects.base import MISFITS, PLAIN, Reading
+from tap_spark_source.plan.key import Key
+from tap_spark_source.plan.read_plan import ReadPlan
+from tap_spark_source.plan.slices import Reach, Slice, Survey
+from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.settings import Settings
-from tap_spark_source.slicing import Slice, Survey
-from tap_spark_source.sources.dialect import MISFITS, PLAIN, Reading
-from tap_spark_source.table import Column, Table
+from tap_spark_source.sources.row_json import HASH, Rows, row_hash, sums
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,17 +74,17 @@ class Source(ABC):
         """Describe an SQL expression over the columns of a table."""
 
     @abstractmethod
-    def frame(self, plan: ReadPlan, piece: Slice | None = None) -> DataFrame:
+    def frame(self, plan: ReadPlan, part: Slice | None = None) -> DataFrame:
         """Return the rows of a plan, or those of one slice, filtered by the source itself."""
 
     @abstractmethod
     def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
         """Look ahead along a key without reading rows."""
 
-    def resent(self, plan: ReadPlan, piece: Slice) -> Rows:
+    def resent(self, plan: ReadPlan, part: Slice) -> Rows:
         """Sum up the rows of a slice without keeping them."""
         with source_errors(self._settings, plan.table.stream):
-            frame = self.frame(plan, replace(piece, at_once=True))
+            frame = self.frame(plan, replace(part, at_once=True))
             # What one connection reads needs no exchange, which would be a job of its own.
             one = frame.coalesce(1) if self.reads_by_connections else frame
             hashes = one.selectExpr(f"{row_hash(frame.schema.fields, plan)} as {HASH}")
@@ -91,7 +92,7 @@ class Source(ABC):
         return Rows.of(row)
 
     @abstractmethod
-    def count(self, plan: ReadPlan, piece: Slice | None = None) -> int:
+    def count(self, plan: ReadPlan, part: Slice | None = None) -> int:
         """Count the rows of a plan, or those of one slice."""
 
 
@@ -102,19 +103,6 @@ class Place:
     stream: str
     schema: str | None = None
     name: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
-    """How far a survey looks: the first `rows` of a range, a mark every `step` of them.
-
-    The highest key is looked for in `top`, if at all.
-    """
-
-    limits: Range
-    top: Range | None
-    rows: int
-    step: int
 
 
 def describe_column(
@@ -152,14 +140,6 @@ def one_per_stream(tables: Iterable[Table]) -> list[Table]:
     return found
 
 
-def mark_texts(key: Key, names: Sequence[str], to: str = "k") -> list[str]:
-    """Return the Spark SQL that writes the parts of a key, found under other names, as a mark."""
-    return [
-        f"{mark_text(part.parsed(name), part.datatype)} as {to}{number}"
-        for number, (part, name) in enumerate(zip(key.parts, names, strict=True))
-    ]
-
-
 def _carried(datatype: str) -> str:
     """Name the type that arrives: what has no JSON form of its own travels as text."""
     known = ("string", "binary", "date", "timestamp", "timestamp_ntz")
@@ -191,13 +171,17 @@ def _translated(reason: str, where: str) -> SingerSparkError:
         )
     if re.search(f"SQLSTATE: 22|{'|'.join(MISFITS)}|Bad value for type|overflow", reason):
         return DataError(
-            f"cannot read {where}: a value does not fit its type: {reason}; correct it, or "
-            "deselect its column"
+            f"cannot read {where}: a value does not fit its type: {_misfit(reason)}; correct it, "
+            "or deselect its column"
         )
     if found := re.search(r"event \d+ of partition .*?(?= SQLSTATE|$)", reason):
         return DataError(f"cannot read {where}: {found[0]}; correct the topic, or go on behind it")
-    if found := re.search(r"\{.*\} is the key of several rows", reason):
-        return DataError(f"cannot read {where}: {found[0]}; set key_properties that are unique")
+    if found := re.search(r"(\{.*\}) is the key of several rows", reason):
+        key = found[1] if shows_values() else f"one {_names_of(found[1])}"
+        return DataError(
+            f"cannot read {where}: {key} is the key of several rows; set key_properties that are "
+            "unique"
+        )
     if re.search(r"may have been lost|KAFKA_DATA_LOSS|out of range for partition", reason):
         return SourceError(
             f"cannot read {where}: events behind the bookmark are no longer kept; remove the "
@@ -210,4 +194,21 @@ def _translated(reason: str, where: str) -> SingerSparkError:
         )
     if "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND" in reason:
         return TransientError(f"cannot read {where}: Spark has lost what it had read; run again")
-    return SourceError(f"cannot read {where}: {reason}; check that it is there and may be read")
+    said = without_values(reason)
+    return SourceError(f"cannot read {where}: {said}; check that it is there and may be read")
+
+
+def _misfit(reason: str) -> str:
+    """Say what is wrong with a value; the value itself only where it may be shown."""
+    if shows_values():
+        return reason
+    ours = re.search(rf"(?:[\w.]+: {A_VALUE} )?(?:{'|'.join(MISFITS)})", reason)
+    return ours[0] if ours else without_values(reason)
+
+
+def _names_of(key: str) -> str:
+    """Name the columns of a key, given as a JSON object."""
+    try:
+        return ", ".join(json.loads(key))
+    except ValueError:
+        return HIDDEN

@@ -9,16 +9,16 @@ from typing_extensions import override
 
 from singer_spark.errors import SourceError
 from singer_spark.names import quote_path
+from tap_spark_source.plan.table import Table, is_name, is_wanted
 from tap_spark_source.settings import Settings
 from tap_spark_source.sources.base import Place, one_per_stream, source_errors
-from tap_spark_source.sources.frames import FrameSource
-from tap_spark_source.table import Table, is_name, is_wanted
+from tap_spark_source.sources.lake import LakeSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class CatalogSource(FrameSource):
+class CatalogSource(LakeSource):
     """The tables and views of one catalog, or of one schema in it."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:

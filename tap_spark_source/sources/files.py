@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from singer_spark.datatype import to_ddl
 from singer_spark.errors import SourceError
 from singer_spark.names import quote
-from tap_spark_source.plan import ReadPlan
+from singer_spark.types import to_ddl
+from tap_spark_source.dialects.base import WITHOUT_DAY, exact_time
+from tap_spark_source.plan.read_plan import ReadPlan
+from tap_spark_source.plan.table import Table, is_name, is_wanted
 from tap_spark_source.settings import Settings, absolute_path
 from tap_spark_source.sources.base import Place, source_errors
-from tap_spark_source.sources.dialect import WITHOUT_DAY, exact_time
-from tap_spark_source.sources.frames import FrameSource
-from tap_spark_source.table import Table, is_name, is_wanted
+from tap_spark_source.sources.lake import LakeSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql import types as T
+
 
 # Options that keep values as they are; the user's own come after them.
 _DEFAULTS = {
@@ -60,7 +61,7 @@ class FoundFile:
     is_future: bool = False
 
 
-class FileSource(FrameSource):
+class FileSource(LakeSource):
     """The tables under one folder: a sub-folder or a file each."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:

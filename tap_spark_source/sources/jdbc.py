@@ -13,40 +13,33 @@ from typing_extensions import override
 from singer_spark.errors import SingerSparkError, SourceError
 from singer_spark.names import quote
 from singer_spark.secrets import mask
-from tap_spark_source.key import Key
-from tap_spark_source.plan import ReadPlan
-from tap_spark_source.settings import Settings
-from tap_spark_source.slicing import Slice, Survey
-from tap_spark_source.sources.base import (
-    Place,
-    Reach,
-    Source,
-    describe_column,
-    mark_texts,
-    one_per_stream,
-    source_errors,
-)
-from tap_spark_source.sources.dialect import (
-    INDEX_FIELDS,
-    Reading,
-    Row,
-    Wanted,
-    matching,
-    named,
-)
-from tap_spark_source.sources.dialects import dialect_of
-from tap_spark_source.sources.statements import (
+from tap_spark_source.dialects import dialect_of
+from tap_spark_source.dialects.base import INDEX_FIELDS, Reading, Row, Wanted, matching, named
+from tap_spark_source.dialects.statements import (
     NOTHING,
     KeyNames,
     conditions_of,
     expression_of,
+    mark_texts,
     survey_statement,
     where_of,
 )
-from tap_spark_source.table import Column, Table, is_name, is_wanted
+from tap_spark_source.plan.key import Key
+from tap_spark_source.plan.read_plan import ReadPlan
+from tap_spark_source.plan.slices import Reach, Slice, Survey
+from tap_spark_source.plan.table import Column, Table, is_name, is_wanted
+from tap_spark_source.settings import Settings
+from tap_spark_source.sources.base import (
+    Place,
+    Source,
+    describe_column,
+    one_per_stream,
+    source_errors,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
 
 _OWN_ID = "own_id"
 # As many names as every database takes in one list.
@@ -154,9 +147,9 @@ class JdbcSource(Source):
         return replace(column, name=expression, sql=expression)
 
     @override
-    def frame(self, plan: ReadPlan, piece: Slice | None = None) -> DataFrame:
+    def frame(self, plan: ReadPlan, part: Slice | None = None) -> DataFrame:
         conditions = conditions_of(self._dialect, plan)
-        if piece is None or plan.key is None:
+        if part is None or plan.key is None:
             return self._select(plan.table, plan.columns, conditions=conditions)
         inside = KeyNames.in_query(self._dialect, plan.key)
         return self._select(
@@ -164,7 +157,7 @@ class JdbcSource(Source):
             plan.columns,
             conditions=conditions,
             along=plan.key,
-            predicates=inside.predicates(piece),
+            predicates=inside.predicates(part),
         )
 
     @override
@@ -185,10 +178,10 @@ class JdbcSource(Source):
         return Survey(marks=tuple(sorted(marks.items())), highest=highest)
 
     @override
-    def count(self, plan: ReadPlan, piece: Slice | None = None) -> int:
+    def count(self, plan: ReadPlan, part: Slice | None = None) -> int:
         conditions = conditions_of(self._dialect, plan)
-        if piece is not None and plan.key is not None:
-            conditions.append(KeyNames.in_table(self._dialect, plan.key).any_of(piece))
+        if part is not None and plan.key is not None:
+            conditions.append(KeyNames.in_table(self._dialect, plan.key).any_of(part))
         query = f"select count(*) as n from {self._name(plan.table)}{where_of(conditions)}"
         return int(self._rows(query, ["n"])[0]["n"])
 

@@ -10,9 +10,8 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from singer_spark.causes import innermost_cause
 from singer_spark.engine.session import SPARK_ERRORS
-from singer_spark.errors import ProtocolError
+from singer_spark.errors import ProtocolError, innermost_cause
 from singer_spark.report import is_reporting
 from target_spark_delta.commits.completion import drop_staged, end_parts, retire_gone, swap_in
 from target_spark_delta.commits.lanes import Job

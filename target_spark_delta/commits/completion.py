@@ -11,8 +11,8 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from singer_spark.datatype import to_ddl
 from singer_spark.names import quote
+from singer_spark.types import to_ddl
 from target_spark_delta.commits.reports import explained, reported, utc_now
 from target_spark_delta.commits.segment_commit import (
     as_spelled,

@@ -12,8 +12,7 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from singer_spark.assignment import Assignment
-from singer_spark.progress import INTERVAL_SECONDS, report_progress
-from singer_spark.report import is_reporting
+from singer_spark.report import INTERVAL_SECONDS, is_reporting, report_progress
 from target_spark_delta.commits.lanes import Job, Lanes
 from target_spark_delta.commits.reports import report_table
 from target_spark_delta.commits.segment_commit import load_segment

@@ -12,10 +12,16 @@ from datetime import datetime, timezone
 from pyspark.sql import SparkSession
 
 from singer_spark.assignment import Assignment
-from singer_spark.causes import innermost_cause, is_unreachable
 from singer_spark.engine.session import SPARK_ERRORS, lost_engine
-from singer_spark.errors import RecordError, SingerSparkError, TransientError
+from singer_spark.errors import (
+    RecordError,
+    SingerSparkError,
+    TransientError,
+    innermost_cause,
+    is_unreachable,
+)
 from singer_spark.report import report
+from singer_spark.shown import without_values
 from target_spark_delta.methods.batch import Work
 from target_spark_delta.streams.destination import Destination
 from target_spark_delta.table.commit import Counts
@@ -71,7 +77,7 @@ def explained(stream: str) -> Iterator[None]:
         if "NOT_NULL_CONSTRAINT" in said:
             said = f"{said}; fix the data or drop the constraint"
             raise RecordError(f"stream {stream}: {said}") from error
-        raise SingerSparkError(f"stream {stream}: {said}") from error
+        raise SingerSparkError(f"stream {stream}: {without_values(said)}") from error
 
 
 def refusal(error: Exception) -> str | None:

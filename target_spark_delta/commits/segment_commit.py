@@ -9,11 +9,11 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from singer_spark.datatype import column_names
-from singer_spark.engine.disk import shares_disk
+from singer_spark.engine.machine import shares_disk
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import StateError, TransientError
 from singer_spark.report import report
+from singer_spark.types import column_names
 from target_spark_delta.commits.reports import explained, refusal, reported, utc_now
 from target_spark_delta.intake.segments import KeyFacts, Segment
 from target_spark_delta.intake.validation import DELETED_AT

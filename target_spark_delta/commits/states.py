@@ -7,8 +7,8 @@ from collections.abc import Collection, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from singer_spark import digits
-from singer_spark.bookmark import is_unfinished
+from singer_spark import exact_json
+from singer_spark.protocol import is_unfinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def state_of(stream: str, state: bytes | None) -> Any:
     """Return what a STATE says of one stream."""
     if state is None:
         return None
-    value = digits.loads(state)
+    value = exact_json.loads(state)
     bookmarks = value.get("bookmarks") if isinstance(value, dict) else None
     return bookmarks.get(stream) if isinstance(bookmarks, dict) else value
 
@@ -95,11 +95,11 @@ def names_streams(state: bytes) -> bool:
     """Say whether a STATE has a bookmark for each stream, so that one can be true before others."""
     if b"bookmarks" not in state:
         return False
-    value = digits.loads(state)
+    value = exact_json.loads(state)
     return isinstance(value, dict) and isinstance(value.get("bookmarks"), dict)
 
 
 def is_syncing(stream: str, state: bytes) -> bool:
     """Say whether a STATE tells that its tap is in the middle of a stream, as older taps do."""
-    value = digits.loads(state)
+    value = exact_json.loads(state)
     return isinstance(value, dict) and value.get("currently_syncing") == stream

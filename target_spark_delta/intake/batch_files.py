@@ -15,7 +15,7 @@ from typing import Any, final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from singer_spark.errors import ProtocolError, TransientError
-from singer_spark.scope import MEMBER
+from singer_spark.protocol import MEMBER
 from target_spark_delta.intake.json_schema import (
     has_only_types,
     nullable,

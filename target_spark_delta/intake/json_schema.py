@@ -20,7 +20,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from singer_spark.errors import SchemaError
-from singer_spark.typemap import to_spark_type
+from singer_spark.types import to_spark_type
 
 NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
 LISTED_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")

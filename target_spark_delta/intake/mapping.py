@@ -98,9 +98,12 @@ class StreamMapping:
         except _MAP_ERRORS as error:
             # Their text repeats the expression, which may hold a secret.
             is_secret = isinstance(error, (MapExpressionError, StreamMapConfigError))
-            said = type(error.__cause__ or error).__name__ if is_secret else str(error)
-            reason = f"its stream map fails: {said}; look at stream_maps"
-            raise InvalidRecordError(self.alias, line, reason) from error
+            kind = type(error.__cause__ or error).__name__
+            reason, shown = (
+                f"its stream map fails: {one}; look at stream_maps"
+                for one in (kind if is_secret else str(error), kind)
+            )
+            raise InvalidRecordError(self.alias, line, reason, shown) from error
 
     def _transformed(self, record: dict[str, Any]) -> bytes | None:
         mapped = self._map.transform(record)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jsonschema_rs
 import msgspec
@@ -17,7 +18,8 @@ from pyspark.sql import types as T
 from singer_sdk.exceptions import MissingKeyPropertiesError
 
 from singer_spark.errors import RecordError, SchemaError
-from singer_spark.typemap import to_spark_type, value_kinds
+from singer_spark.shown import shows_values
+from singer_spark.types import to_spark_type, value_kinds
 from target_spark_delta.intake.json_schema import (
     CHECKS,
     LISTED_SCHEMAS,
@@ -35,14 +37,31 @@ DELETED_AT = "_sdc_deleted_at"
 TOO_MANY_DIGITS = "a whole number has too many digits for any column; fix the data"
 _NULL = msgspec.Raw(b"null")
 _NOT_FINITE = {"enum": ["NaN", "Infinity", "-Infinity"]}
+# Keywords that lead from a value to one inside of it.
+_STEPS = ("properties", "additionalProperties", "patternProperties", "items", "prefixItems")
+# Rules whose breach is told by names of the schema alone.
+_NAME_RULES = ("required", "dependentRequired")
+_KINDS: dict[type, str] = {
+    bool: "a boolean",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    type(None): "null",
+    list: "an array",
+    object: "an object",
+}
 
 
 class InvalidRecordError(RecordError):
-    """A record that its schema forbids; `reason` says why, without the place."""
+    """A record that its schema forbids; `reason` says why, without the place.
 
-    def __init__(self, stream: str, number: int, reason: str) -> None:
-        super().__init__(f"stream {stream}, line {number}: {reason}")
+    `told` says it without values of the record. What stands beside the record itself may have them.
+    """
+
+    def __init__(self, stream: str, number: int, reason: str, told: str | None = None) -> None:
         self.reason = reason
+        self.told = reason if told is None or shows_values() else told
+        super().__init__(f"stream {stream}, line {number}: {self.told}")
 
 
 class MissingKeyError(InvalidRecordError, MissingKeyPropertiesError):
@@ -129,10 +148,12 @@ class Validator:
         for key in self._keys:
             if key not in record:
                 return self._missing_key(key, number)
-        path, rule, said = _broken_rule(self._partial_rules if partial else self._rules, record)
-        said = said if len(said) <= 200 else f"{said[:200]}…"
-        reason = f"{path} breaks the rule {rule}: {said}; fix the data or its schema"
-        return InvalidRecordError(self._stream, number, reason)
+        broken = _broken_rule(self._partial_rules if partial else self._rules, record)
+        fix = "fix the data or its schema"
+        reason = f"{broken.path} breaks the rule {broken.rule}: {_shortened(broken.said)}; {fix}"
+        keys = f" (key {', '.join(self._keys)})" if self._keys else ""
+        told = f"{broken.column} breaks the rule {broken.rule}: {broken.told}{keys}; {fix}"
+        return InvalidRecordError(self._stream, number, reason, told)
 
 
 def _nearest_double(text: str) -> float:
@@ -182,7 +203,17 @@ _LINEAR: dict[str, Any] = {
 }
 
 
-def _broken_rule(rules: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[str, str, str]:
+class _Broken(NamedTuple):
+    """Where a record breaks which rule, and how; and the same in the schema's words alone."""
+
+    path: str
+    rule: str
+    said: str
+    column: str
+    told: str
+
+
+def _broken_rule(rules: Mapping[str, Any], record: Mapping[str, Any]) -> _Broken:
     """Return where a record breaks which rule, and how."""
     validator = extend(  # type: ignore[no-untyped-call]
         validator_for(rules), {**_LINEAR, "additionalProperties": _additional}
@@ -198,13 +229,42 @@ def _broken_rule(rules: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[s
     except RecursionError:
         error = None
     if error is not None:
-        path = error.json_path.removeprefix("$").removeprefix(".")
-        return path or "the record", str(error.validator), error.message
-    # A rule that is left to the one who decides, or a format that jsonschema checks only with
-    # packages that are not installed.
-    first = next(iter(_fast_validator(rules).iter_errors(record)))
-    path = ".".join(map(str, first.instance_path))
-    return path or "the record", str(first.schema_path[-1]), first.message
+        path, rule = error.json_path.removeprefix("$").removeprefix("."), str(error.validator)
+        column = _declared_path(error.absolute_schema_path, error.absolute_path)
+        found, said, limit = error.instance, error.message, error.validator_value
+    else:
+        # A rule that is left to the one who decides, or a format that jsonschema checks only with
+        # packages that are not installed.
+        first = next(iter(_fast_validator(rules).iter_errors(record)))
+        path, rule = ".".join(map(str, first.instance_path)), str(first.schema_path[-1])
+        column = _declared_path(first.schema_path, first.instance_path)
+        found, said, limit = first.instance, first.message, None
+    told = said if rule in _NAME_RULES else _told(found, limit)
+    return _Broken(path or "the record", rule, said, column or "the record", told)
+
+
+def _declared_path(rule: Iterable[str | int], instance: Iterable[str | int]) -> str:
+    """Name the column that a rule stands at; the keys of a map are values and are left out.
+
+    Args:
+        rule: The way through the schema.
+        instance: The way through the record, which says where in an array.
+    """
+    path, steps, places = "", iter(rule), iter(instance)
+    for step in steps:
+        if step not in _STEPS or (place := next(places, None)) is None:
+            continue
+        if step == "properties":
+            path += f"{'.' if path else ''}{next(steps, '')}"
+        else:
+            path += f"[{place}]" if step in ("items", "prefixItems") else "{}"
+    return path
+
+
+def _told(found: Any, limit: Any) -> str:
+    kind = next(name for kind, name in _KINDS.items() if isinstance(found, kind))
+    wanted = "" if limit is None or isinstance(limit, (Mapping, bool)) else f" {json.dumps(limit)}"
+    return f"{kind} does not satisfy{_shortened(wanted) or ' it'}"
 
 
 def _compiled(rules: Mapping[str, Any]) -> Callable[[Any], bool]:
@@ -226,6 +286,10 @@ def _schema_problem(schema: Mapping[str, Any], found: Exception) -> str:
     path = ".".join(map(str, getattr(found, "instance_path", ())))
     said = getattr(found, "message", str(found))
     return f"{path}: {said}" if path else said
+
+
+def _shortened(text: str, most: int = 200) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _rules(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:

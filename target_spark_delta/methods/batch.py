@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
+from singer_spark.protocol import Scope
 from singer_spark.report import last_told
-from singer_spark.scope import Scope
+from singer_spark.types import to_ddl
 from target_spark_delta.intake.segments import KeyFacts, Range
 from target_spark_delta.stream_options import StreamSettings
 from target_spark_delta.streams.destination import Destination

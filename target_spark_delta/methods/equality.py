@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from singer_spark.datatype import to_ddl
 from singer_spark.errors import RecordError
 from singer_spark.names import literal, quote
+from singer_spark.types import to_ddl
 from target_spark_delta.intake.validation import DELETED_AT
 from target_spark_delta.rows.columns import TABLE_VERSION
 from target_spark_delta.table.table import Table

@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
+from singer_spark.types import to_ddl
 from target_spark_delta.intake.segments import LINE_NUMBER, KeyFacts
 from target_spark_delta.intake.validation import DELETED_AT
 from target_spark_delta.methods.batch import Batch, count_late

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from singer_spark.datatype import to_ddl
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import SingerSparkError
 from singer_spark.names import literal, quote
+from singer_spark.types import to_ddl
 from target_spark_delta.intake.segments import Range
 from target_spark_delta.methods.batch import Bookmark, count_late
 from target_spark_delta.methods.equality import comparable, compared

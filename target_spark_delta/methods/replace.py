@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
-from singer_spark.scope import Scope
+from singer_spark.protocol import Scope
+from singer_spark.types import to_ddl
 from target_spark_delta.intake.segments import Range
 from target_spark_delta.intake.validation import DELETED_AT
 from target_spark_delta.methods import retire

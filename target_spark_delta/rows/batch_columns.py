@@ -15,10 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from singer_spark.datatype import to_ddl
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import DataError, RecordError
 from singer_spark.names import literal, quote
+from singer_spark.shown import without_values
+from singer_spark.types import to_ddl
 from target_spark_delta.intake.batch_files import Manifest, Rules
 from target_spark_delta.intake.segments import CARRIED, LINE_NUMBER, RECEIVED, Segment
 from target_spark_delta.intake.validation import DELETED_AT
@@ -66,7 +67,7 @@ def _open(
         frame = (spark.read.schema(schema) if schema else spark.read).parquet(file)
         names = schema.names if schema else frame.columns
     except SPARK_ERRORS as error:
-        said = str(error).splitlines()[0][:200]
+        said = without_values(str(error).splitlines()[0])[:200]
         raise DataError(f"{name} cannot be read as Parquet ({said}); look at the tap") from error
     if not manifest.rules.mapping:
         _check_columns(name, manifest.rules, names)

@@ -42,14 +42,17 @@ _BLANK = (*_LEFT_OUT, False)
 _whole = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-def stage_lines(segment: Segment, manifest: Manifest, texts: DataFrame, place: str) -> int:
+def stage_lines(
+    segment: Segment, manifest: Manifest, texts: DataFrame, place: str, *, quotes: bool
+) -> int:
     """Write the lines of a segment to a folder, and note in the segment what they are.
 
-    `texts` has order, file, text and version of each record. Return how many records the files
-    have, those that a map leaves out included.
+    `texts` has order, file, text and version of each record. With `quotes` the reason why one is
+    rejected has its values. Return how many records the files have, those that a map leaves out
+    included.
     """
     seen = Observation()
-    check = arrow_udf(line_maker(manifest), _CHECKED)  # type: ignore[call-overload]
+    check = arrow_udf(line_maker(manifest, quotes=quotes), _CHECKED)  # type: ignore[call-overload]
     columns = [F.col(quote(name)) for name in (LINE_NUMBER, "file", "text", "version")]
     checked = texts.select(check(*columns).alias("c"), "version").observe(
         seen,
@@ -91,14 +94,14 @@ def _place(index: int) -> Column:
 
 
 def line_maker(
-    manifest: Manifest,
+    manifest: Manifest, *, quotes: bool
 ) -> Callable[[Iterator[tuple[pa.Array, pa.Array, pa.Array, pa.Array]]], Iterator[pa.Array]]:
     """Return what turns records into lines of a segment; blank lines are left out."""
 
     def make_lines(
         blocks: Iterator[tuple[pa.Array, pa.Array, pa.Array, pa.Array]],
     ) -> Iterator[pa.Array]:
-        entry = _Entries(manifest).entry
+        entry = _Entries(manifest, quotes=quotes).entry
         for block in blocks:
             rows = zip(*(column.to_pylist() for column in block), strict=True)
             entries = [(*entry(*row), True) if row[2].strip() else _BLANK for row in rows]
@@ -117,8 +120,8 @@ def line_maker(
 class _Entries:
     """Makes the lines of a segment, in a worker."""
 
-    def __init__(self, manifest: Manifest) -> None:
-        rules = manifest.rules
+    def __init__(self, manifest: Manifest, *, quotes: bool) -> None:
+        rules, self._quotes = manifest.rules, quotes
         self._line = manifest.line
         self._mapping = rules.mapping
         self._loses_keys = rules.mapping is not None and not rules.mapping.keeps(rules.keys)
@@ -145,7 +148,7 @@ class _Entries:
             text, lost_key = mapped, False
             return self._checked(number, text, version)
         except InvalidRecordError as error:
-            reason = error.reason
+            reason = error.reason if self._quotes else error.told
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             reason = f"no JSON object: {error}"
             text = msgspec.json.encode(text.decode(errors="replace"))

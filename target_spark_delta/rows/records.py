@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from singer_spark.names import literal, quote
-from singer_spark.typemap import MAX_DEPTH
+from singer_spark.types import MAX_DEPTH
 from target_spark_delta.intake.segments import (
     CARRIED,
     LINE_NUMBER,

@@ -9,9 +9,9 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from singer_spark.causes import innermost_cause, is_unreachable
 from singer_spark.engine.session import SPARK_ERRORS
-from singer_spark.errors import DataError, RecordError
+from singer_spark.errors import DataError, RecordError, innermost_cause, is_unreachable
+from singer_spark.shown import shows_values, without_values
 from target_spark_delta.intake.batch_files import Manifest, check_rows, readable_files
 from target_spark_delta.intake.segments import Segment
 from target_spark_delta.rows.batch_columns import as_texts, note_facts, open_files, typed_records
@@ -53,7 +53,7 @@ def open_segment(
         listed = ", ".join(manifest.files[:3]) + (", …" if len(manifest.files) > 3 else "")
         raise DataError(
             f"stream {segment.stream}, line {manifest.line}: BATCH file {listed} cannot be read as "
-            f"{manifest.format}: {reason[:200]}; look at the tap"
+            f"{manifest.format}: {without_values(reason)[:200]}; look at the tap"
         ) from error
 
 
@@ -77,7 +77,9 @@ def _open_batch(
     else:
         texts = texts_of(spark, manifest, files)
     place = str(segment.path / "lines") if staging is None else f"{staging}/{segment.id}"
-    check_rows(manifest, stage_lines(segment, manifest, texts, place))
+    # Only what is set aside stands beside its record, which has the values too.
+    quotes = quarantine or shows_values()
+    check_rows(manifest, stage_lines(segment, manifest, texts, place, quotes=quotes))
 
     def rejected() -> DataFrame:
         return rejected_records(spark, place).withColumn(

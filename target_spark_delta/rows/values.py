@@ -13,8 +13,9 @@ from itertools import count
 
 from pyspark.sql import types as T
 
-from singer_spark.datatype import to_ddl
 from singer_spark.names import literal, quote
+from singer_spark.shown import A_VALUE, shows_values
+from singer_spark.types import to_ddl
 
 _Types = tuple[T.DataType, T.DataType]
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -80,7 +81,11 @@ class _Values:
         return f"if({text} is null, null, coalesce({value}, {refusal}))"
 
     def refuse(self, text: str, target: T.DataType, path: str) -> str:
-        return "null" if self.line is None else raised(self.line, _reason(text, target, path))
+        if self.line is None:
+            return "null"
+        # Spark logs what it raises, so that a value is not even given to it.
+        shown = text if shows_values() else literal(A_VALUE)
+        return raised(self.line, _reason(shown, target, path))
 
     def struct(self, text: str, declared: T.StructType, target: T.StructType, path: str) -> str:
         given = {field.name.lower(): field for field in declared}

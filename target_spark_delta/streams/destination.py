@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as T
 
-from singer_spark.engine.disk import shares_disk
+from singer_spark.engine.machine import shares_disk
 from singer_spark.names import table_name
-from singer_spark.scope import Scope
+from singer_spark.protocol import Scope
 from target_spark_delta.intake.segments import Segment
 from target_spark_delta.intake.validation import DELETED_AT
 from target_spark_delta.rows.columns import HISTORY_NEEDS, METADATA, TABLE_VERSION, history_columns

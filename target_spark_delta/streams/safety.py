@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from singer_spark.errors import SchemaError, SettingsError
-from singer_spark.scope import CHANGES_ONLY, RANGE, Scope
+from singer_spark.protocol import CHANGES_ONLY, RANGE, Scope
 from target_spark_delta.streams.destination import KEY_PROPERTY, Destination
 from target_spark_delta.table.ddl import set_properties
 from target_spark_delta.table.table import Table

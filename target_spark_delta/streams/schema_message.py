@@ -10,12 +10,11 @@ from typing import Any
 from pyspark.sql import types as T
 from referencing.exceptions import Unresolvable
 
-from singer_spark.datatype import column_names
 from singer_spark.deltalog import NO_TABLES
 from singer_spark.errors import ProtocolError, SchemaError, SettingsError
 from singer_spark.names import case_clashes, names_variable, table_name
-from singer_spark.scope import SOME, Scope, engine_of, scope_of, source_of
-from singer_spark.typemap import comment_of, to_struct
+from singer_spark.protocol import SOME, Scope, engine_of, scope_of, source_of
+from singer_spark.types import column_names, comment_of, to_struct
 from target_spark_delta.intake.json_schema import (
     LONGEST_NAME,
     MOST_COLUMNS,

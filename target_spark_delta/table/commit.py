@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from singer_spark import deltalog, digits
+from singer_spark import deltalog, exact_json
 from singer_spark.deltalog import CommitInfo
 from singer_spark.engine.session import SPARK_ERRORS, answer_of
 from singer_spark.errors import SingerSparkError, StateError, TransientError
@@ -59,7 +59,7 @@ class Commit:
             del said["state_of"]
         if not self.replaces:
             del said["replaces"]
-        return digits.dumps(said)
+        return exact_json.dumps(said)
 
     def without_rows(self) -> Commit:
         """Return what a commit of the same run says that writes no rows and makes no STATE true."""
@@ -213,7 +213,7 @@ def take_back(spark: SparkSession, table: Table, version: int) -> None:
         if newest_version(spark, table) == version:
             said = deltalog.parsed(spark.conf.get(_USER_METADATA, None))
             nothing = {"batch": None, "rows": None, "state": None, deltalog.UNDOES: version}
-            spark.conf.set(_USER_METADATA, digits.dumps({**said, **nothing}))
+            spark.conf.set(_USER_METADATA, exact_json.dumps({**said, **nothing}))
             spark.sql(f"restore table {table.sql} to version as of {version - 1}")
             return
     except (SingerSparkError, *SPARK_ERRORS) as error:

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from singer_spark.datatype import column_names, comment_ddl, to_ddl
 from singer_spark.errors import SchemaError
 from singer_spark.names import literal, quote, quote_path
+from singer_spark.types import column_names, comment_ddl, to_ddl
 from target_spark_delta.table import log, races
 from target_spark_delta.table.evolve import (
     AddColumn,

@@ -12,11 +12,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from singer_spark import deltalog, digits
+from singer_spark import deltalog, exact_json
 from singer_spark.assignment import Assignment
-from singer_spark.bookmark import FULL_TABLE
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import DataError, StateError, TransientError
+from singer_spark.protocol import FULL_TABLE
 from singer_spark.report import report
 from target_spark_delta.table.identity import History, StreamTable, history_of
 from target_spark_delta.table.table import Table, answer
@@ -68,7 +68,7 @@ def _rows_of_failed_run(history: History, run: Assignment, stream: str) -> Commi
 
 
 def _bookmark(commit: CommitInfo) -> str:
-    return digits.canonical(commit.metadata["state"])
+    return exact_json.canonical(commit.metadata["state"])
 
 
 def _way_on(
@@ -82,7 +82,7 @@ def _way_on(
         return f"remove all tables of the stream, {anew}"
     if any(one and one.lacks_rows for one in (left, *beside)):
         return f"remove it, {anew}"
-    report("reached", stream, bookmark=digits.dumps(left.metadata["state"]))
+    report("reached", stream, bookmark=exact_json.dumps(left.metadata["state"]))
     return f"go on after them: singer-spark run {run.pipeline} --resume"
 
 

@@ -17,8 +17,8 @@ from singer_spark import deltalog
 from singer_spark.assignment import Assignment, TableIdentity
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import SingerSparkError, StateError
-from singer_spark.names import listed
 from singer_spark.report import report
+from singer_spark.text import listed
 from target_spark_delta.table.log import (
     LOCATIONS,
     described_commits,

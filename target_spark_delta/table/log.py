@@ -17,13 +17,12 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from singer_spark import deltalog
-from singer_spark.causes import innermost_cause
 from singer_spark.deltalog import CommitInfo, TableMetadata
-from singer_spark.engine.disk import shares_disk
+from singer_spark.engine.machine import shares_disk
 from singer_spark.engine.session import SPARK_ERRORS
-from singer_spark.errors import SingerSparkError
-from singer_spark.state.create import open_objects
-from singer_spark.state.objects import ObjectStore
+from singer_spark.errors import SingerSparkError, innermost_cause
+from singer_spark.storage.objects import ObjectStore
+from singer_spark.storage.open import open_objects
 from target_spark_delta.table.table import Table, answer
 
 logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from singer_spark.assignment import Assignment
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import TransientError
 from singer_spark.report import report
-from singer_spark.state.fence import confirm_lock, is_sole_holder
+from singer_spark.state.holder import confirm_lock, is_sole_holder
 from target_spark_delta.table.table import Table
 
 logger = logging.getLogger(__name__)

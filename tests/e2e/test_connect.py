@@ -15,9 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql.connect.client import SparkConnectClient
 from pyspark.sql.connect.proto import base_pb2
 
+from singer_spark.engine.connect import _channel, _prefix, _user_of
 from singer_spark.engine.jars import DELTA, resolve
-from singer_spark.engine.place import private_folder
-from singer_spark.engine.remote import _channel, _prefix, _user_of
+from singer_spark.engine.registry import private_folder
 from tests.support.commands import command, only_line, run, write_json
 from tests.support.processes import until
 from tests.support.singer import Loaded, lines, record, schema, state

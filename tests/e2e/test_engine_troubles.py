@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from singer_spark.engine import place
+from singer_spark.engine import registry
 from singer_spark.engine.jars import cache_folder
 from tests.support.commands import command, only_line, write_json
 from tests.support.processes import (
@@ -103,7 +103,7 @@ def test_a_cluster_that_is_not_there(tmp_path):
 @needs_mounts
 @pytest.mark.parametrize("options", ["ro", "size=64k"], ids=["read-only", "full"])
 def test_a_folder_of_engines_that_cannot_be_used_is_passed_over(tmp_path, options):
-    (usual, other) = place._candidates()
+    (usual, other) = registry._candidates()
     usual.mkdir(mode=0o700, exist_ok=True)
     mount = f"-t tmpfs -o {options},mode=0700 tmpfs {usual}"
     done = load_one(tmp_path, through=lambda *own: with_mounts([mount], *own))
@@ -116,21 +116,23 @@ def test_a_folder_of_engines_that_cannot_be_used_is_passed_over(tmp_path, option
 @needs_mounts
 @pytest.mark.parametrize("options", ["ro", "size=64k"], ids=["read-only", "full"])
 def test_no_folder_that_can_be_used_is_one_line(tmp_path, options):
-    for folder in place._candidates():
+    for folder in registry._candidates():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    mounts = [f"-t tmpfs -o {options},mode=0700 tmpfs {folder}" for folder in place._candidates()]
+    mounts = [
+        f"-t tmpfs -o {options},mode=0700 tmpfs {folder}" for folder in registry._candidates()
+    ]
     done = load_one(tmp_path, through=lambda *own: with_mounts(mounts, *own))
     refused(done, 75, "no room for Spark's engine")
 
 
 @pytest.mark.slow
 def test_a_socket_whose_keeper_is_dead_is_passed_over(tmp_path):
-    folder = place._roots()[0] / "engine-stale"
+    folder = registry._roots()[0] / "engine-stale"
     folder.mkdir(mode=0o700)
     try:
         with socket.socket(socket.AF_UNIX) as stale:
-            stale.bind(str(folder / place.SOCKET))
-        (folder / place.SHARED).touch()
+            stale.bind(str(folder / registry.SOCKET))
+        (folder / registry.SHARED).touch()
         done = load_one(tmp_path, env={"SINGER_SPARK_ENGINE": folder.name})
     finally:
         for path in folder.iterdir():

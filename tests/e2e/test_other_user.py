@@ -16,9 +16,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 from singer_spark.engine import session
-from singer_spark.engine.channel import engine_channel, short_patience
+from singer_spark.engine.connect import engine_channel, short_patience
 from singer_spark.engine.lease import start_engine
-from singer_spark.engine.place import engine_folder
+from singer_spark.engine.registry import engine_folder
 from singer_spark.engine.spec import Spec
 from singer_spark.settings import SparkSettings
 from tests.support.commands import command, write_json
@@ -28,7 +28,10 @@ from tests.support.processes import (
     as_nobody,
     engines,
     java_of,
+    keeper_of,
+    listening,
     needs_root,
+    unix_sockets,
     until,
 )
 from tests.support.session import java
@@ -87,6 +90,31 @@ try:
 except OSError as error:
     say(type(error).__name__)
 """
+# What a stranger may try on a port whose protocol is not known: to ask for a page, a file, a word.
+ASK = """
+told = {}
+page = b"GET / HTTP/1.0\\r\\n\\r\\n"
+for port in sys.argv[1:]:
+    for word in (page, page.replace(b"/ ", b"/jars/x "), bytes(64), b"x\\ne\\n"):
+        try:
+            with socket.create_connection(("127.0.0.1", int(port)), 5) as asked:
+                asked.settimeout(2)
+                asked.sendall(word)
+                told.setdefault(port, []).append(asked.recv(4096).decode("latin-1"))
+        except OSError as error:
+            told.setdefault(port, []).append("")
+say(told)
+"""
+DIAL_ALL = """
+reached = []
+for name in sys.argv[1:]:
+    try:
+        socket.socket(socket.AF_UNIX).connect("\\0" + name[1:] if name[0] == "@" else name)
+        reached.append(name)
+    except OSError:
+        pass
+say(reached)
+"""
 # It speaks as much HTTP/2 as makes a client go on, and keeps what it hears.
 LISTEN = """
 listening = socket.socket()
@@ -128,7 +156,7 @@ def test_the_port_of_spark_is_of_no_use(warm, token):
 def test_the_port_of_the_gateway_is_of_no_use(spark, word):
     known = java().gateway_parameters
     asked = ("from py4j.java_gateway import GatewayParameters, JavaGateway", GATEWAY, known.port)
-    assert "Error" in as_nobody(*asked, word)
+    assert as_nobody(*asked, word).startswith("Py4J")
     assert as_nobody(*asked, known.auth_token) == "root", "the word makes the difference"
 
 
@@ -176,6 +204,23 @@ def test_no_file_of_a_run_can_be_read(target, temporary):
     assert found == []
     made = [path for path in temporary.rglob("*") if stat.S_ISREG(path.lstat().st_mode)]
     assert made, "there was something to read"
+
+
+def test_no_port_and_no_socket_of_a_run_is_of_use(target, temporary):
+    """Whatever its processes listen on, whether we know of it or not."""
+    (engine,) = engines()
+    processes = [target.pid, keeper_of(engine), java_of(engine)]
+    ports = listening(processes)
+    assert {address for address, _ in ports} <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+    assert len(ports) >= 2, "Spark and its gateway listen"
+    told = as_nobody("import socket", ASK, *(port for _, port in ports))
+    for port, answers in told.items():
+        # An HTTP/2 server greets everybody; it says nothing of what it has.
+        assert not any("200" in said or "spark" in said.lower() for said in answers), port
+        assert max(map(len, answers)) < 200, port
+    sockets = unix_sockets(processes)
+    assert str(engine_folder(engine) / "socket") in sockets
+    assert as_nobody("import socket", DIAL_ALL, *sockets) == []
 
 
 def test_who_takes_the_port_of_a_spark_that_is_gone_hears_nothing(alone):

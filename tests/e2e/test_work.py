@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from singer_spark.engine.lease import ENGINE
-from singer_spark.engine.place import dial, shared_engines
+from singer_spark.engine.registry import dial, shared_engines
 from tests.support.commands import command, run, write_json
 from tests.support.work import Client, clients, logged
 

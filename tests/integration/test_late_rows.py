@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from singer_spark.health.late import suggest_lookback
+from singer_spark.health.lag import suggest_lookback
 from singer_spark.report import REPORT_FILE
-from singer_spark.runner.facts import Facts
-from singer_spark.runner.tally import Tally
+from singer_spark.runner.streams import Facts, Tally
 from tests.support.singer import Loaded
 from tests.support.tap import run_tap
 

@@ -10,9 +10,9 @@ import pytest
 
 from singer_spark.errors import DataError, SourceError
 from singer_spark.names import literal
-from tap_spark_source.sources import debezium
-from tap_spark_source.sources.topic import read_events
-from tap_spark_source.sources.unavailable import is_unavailable
+from tap_spark_source.sources.kafka import debezium
+from tap_spark_source.sources.kafka.debezium import is_unavailable
+from tap_spark_source.sources.kafka.topics import read_events
 from tests.support.kafka import Debezium, follows
 from tests.support.tap import Postgres, discover, entry_of, run_tap
 

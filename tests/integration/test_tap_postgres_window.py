@@ -66,9 +66,9 @@ def test_a_row_that_arrives_during_the_read_waits_for_the_next_run(database, mon
 
     original = JdbcSource.frame
 
-    def late(self, plan, piece=None):
+    def late(self, plan, part=None):
         database.run("insert into orders (id, at) values (99, '2025-01-01') on conflict do nothing")
-        return original(self, plan, piece)
+        return original(self, plan, part)
 
     monkeypatch.setattr(JdbcSource, "frame", late)
     try:

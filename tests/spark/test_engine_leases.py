@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from singer_spark.engine import session
-from singer_spark.engine.channel import engine_channel, short_patience
+from singer_spark.engine.connect import engine_channel, short_patience
 from singer_spark.engine.jvm import Jvm
 from singer_spark.engine.lease import hold
 from singer_spark.engine.session import _opened

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from singer_spark import progress
+from singer_spark import report
 from singer_spark.engine.session import isolated
-from singer_spark.guards import GUARDS
 from singer_spark.report import REPORT_FILE, read_report
+from singer_spark.spark_conf import GUARDS
 from tests.support.session import java
 
 SLEEP = "select reflect('java.lang.Thread', 'sleep', 100L) from range(0, {0}, 1, {0})"
@@ -40,7 +40,7 @@ def test_guards_hold_in_every_session_whatever_another_one_set(spark):
 
 def test_finished_tasks_are_reported_where_a_runner_listens(spark, monkeypatch, tmp_path):
     monkeypatch.setenv(REPORT_FILE, str(tmp_path / "report"))
-    monkeypatch.setattr(progress, "INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(report, "INTERVAL_SECONDS", 0.05)
     isolated().sql(SLEEP.format(100)).collect()
     kinds = [fact["kind"] for _, fact in read_report(tmp_path / "report")]
     assert kinds

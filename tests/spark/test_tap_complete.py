@@ -8,7 +8,7 @@ import pytest
 
 from singer_spark.errors import TransientError
 from singer_spark.settings import SparkSettings
-from tap_spark_source import batches, messages, spool
+from tap_spark_source.output import batch_files, line_blocks
 from tests.support.derby import STREAM, orders
 from tests.support.tap import run_tap
 
@@ -22,7 +22,7 @@ def batched(url: str, root: Path, kind: str) -> dict:
 def test_lines_that_vanish_from_a_spool_file_end_the_run_before_its_state(
     shop, monkeypatch, settings
 ):
-    look = spool._complete
+    look = line_blocks._complete
 
     def losing(folder, given):
         found = look(folder, given)
@@ -31,7 +31,7 @@ def test_lines_that_vanish_from_a_spool_file_end_the_run_before_its_state(
             path.write_bytes(b"".join(lines[:-1]))
         return found
 
-    monkeypatch.setattr(spool, "_complete", losing)
+    monkeypatch.setattr(line_blocks, "_complete", losing)
     output = run_tap({**orders(shop), **settings}, fails=TransientError)
     assert output.of("STATE") == []
 
@@ -39,7 +39,9 @@ def test_lines_that_vanish_from_a_spool_file_end_the_run_before_its_state(
 def test_lines_that_vanish_on_their_way_from_another_machine_do_so_too(shop, monkeypatch):
     monkeypatch.setattr(SparkSettings, "retries_tasks", property(lambda _: True))
     assert len(run_tap(orders(shop)).records()) == 4
-    monkeypatch.setattr(messages, "_bytes_of", lambda chunk: memoryview(b"\n" * (len(chunk) - 1)))
+    monkeypatch.setattr(
+        line_blocks, "_bytes_of", lambda chunk: memoryview(b"\n" * (len(chunk) - 1))
+    )
     with pytest.raises(TransientError, match="Spark made 4 records and 3 of them arrived here"):
         run_tap(orders(shop))
 
@@ -51,7 +53,7 @@ def test_a_batch_tells_the_number_of_its_rows(shop, tmp_path, kind):
 
 
 def test_files_that_are_no_longer_whole_are_not_told(shop, tmp_path, monkeypatch):
-    find = batches._files
+    find = batch_files._files
 
     def losing(spark, place):
         found = find(spark, place)
@@ -59,6 +61,6 @@ def test_files_that_are_no_longer_whole_are_not_told(shop, tmp_path, monkeypatch
             path.write_bytes(b"PAR1")
         return found
 
-    monkeypatch.setattr(batches, "_files", losing)
+    monkeypatch.setattr(batch_files, "_files", losing)
     output = run_tap(batched(shop, tmp_path, "parquet"), fails=TransientError)
     assert output.messages[1:] == []

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tap_spark_source.sources import connect, debezium
+from tap_spark_source.sources.kafka import connect, debezium
 
 RECORDED = Path(__file__).parents[1] / "data" / "debezium"
 EVENT = {"before": None, "after": {"id": 1}, "op": "c", "source": {"ts_ms": 0}, "ts_ms": 0}

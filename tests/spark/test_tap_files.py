@@ -7,10 +7,10 @@ from decimal import Decimal
 import pytest
 
 from singer_spark.errors import DataError, SourceError, TransientError
-from tap_spark_source import messages
+from tap_spark_source.output import line_blocks
+from tap_spark_source.output.line_blocks import spooled_blocks
 from tap_spark_source.settings import Settings
-from tap_spark_source.sources import source_errors
-from tap_spark_source.spool import spooled_blocks
+from tap_spark_source.sources.base import source_errors
 from tests.support.session import java
 from tests.support.tap import discover, run_tap
 
@@ -189,14 +189,14 @@ def test_an_incremental_delta_table_continues_at_its_bookmark(spark, tmp_path):
 @pytest.fixture
 def lines(spark):
     frame = spark.range(0, 50_000, 1, 3).selectExpr(
-        f"concat('{{\"id\":', id, ',\"é\":\"', repeat('x', 20), '\"}}') as {messages.LINE}"
+        f"concat('{{\"id\":', id, ',\"é\":\"', repeat('x', 20), '\"}}') as {line_blocks.LINE}"
     )
     expected = {f'{{"id":{n},"é":"{"x" * 20}"}}' for n in range(50_000)}
     return frame, expected
 
 
 def test_spooled_blocks_are_the_lines_each_once(lines, monkeypatch):
-    monkeypatch.setattr("tap_spark_source.spool._FILE_ROWS", 1000)
+    monkeypatch.setattr("tap_spark_source.output.line_blocks._FILE_ROWS", 1000)
     frame, expected = lines
     found = b"".join(spooled_blocks(frame)).decode().splitlines()
     assert len(found) == len(expected)
@@ -212,35 +212,35 @@ def test_lines_are_spooled_in_a_folder_of_any_name(spark, tmp_path, monkeypatch)
     assert list(folder.iterdir()) == []
 
 
-def test_fetched_pieces_are_the_lines_each_once_and_small(lines, monkeypatch):
-    monkeypatch.setattr(messages, "PIECE_BYTES", 200_000)
+def test_fetched_blocks_are_the_lines_each_once_and_small(lines, monkeypatch):
+    monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 200_000)
     frame, expected = lines
-    pieces = [bytes(piece) for piece in messages.fetched_pieces(frame)]
-    assert max(map(len, pieces)) <= 200_000
-    found = b"".join(pieces).decode().splitlines()
+    blocks = [bytes(block) for block in line_blocks.fetched_blocks(frame)]
+    assert max(map(len, blocks)) <= 200_000
+    found = b"".join(blocks).decode().splitlines()
     assert len(found) == len(expected)
     assert set(found) == expected
 
 
-def test_fetched_pieces_are_never_read_twice_and_small_where_lines_are_large(
+def test_fetched_blocks_are_never_read_twice_and_small_where_lines_are_large(
     spark, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(messages, "PIECE_BYTES", 3000)
+    monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 3000)
     file, texts = tmp_path / "a.txt", [f"{number} {'x' * 990}\n" for number in range(8)]
     file.write_text("".join(texts))
-    pieces = messages.fetched_pieces(spark.read.text(str(tmp_path)))
-    found = [bytes(next(pieces))]
+    blocks = line_blocks.fetched_blocks(spark.read.text(str(tmp_path)))
+    found = [bytes(next(blocks))]
     file.write_text("".join(texts).replace("x", "y"))
     spark.catalog.clearCache()
-    found += map(bytes, pieces)
+    found += map(bytes, blocks)
     assert b"".join(found).decode() == "".join(texts)
     assert max(map(len, found)) <= 3000
 
 
 def test_rows_that_spark_has_lost_end_the_run(spark, monkeypatch):
-    monkeypatch.setattr(messages, "PIECE_BYTES", 10)
-    pieces = messages.fetched_pieces(spark.range(9).selectExpr("cast(id as string) as value"))
-    next(pieces)
+    monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 10)
+    blocks = line_blocks.fetched_blocks(spark.range(9).selectExpr("cast(id as string) as value"))
+    next(blocks)
     context = java().jvm.org.apache.spark.api.java.JavaSparkContext
     running = java().jvm.org.apache.spark.SparkContext.getOrCreate()
     for kept in context.fromSparkContext(running).getPersistentRDDs().values():
@@ -250,7 +250,7 @@ def test_rows_that_spark_has_lost_end_the_run(spark, monkeypatch):
         pytest.raises(TransientError, match="Spark has lost what it had read; run again"),
         source_errors(settings, "t"),
     ):
-        list(pieces)
+        list(blocks)
 
 
 def test_an_error_while_spooling_reaches_the_reader(spark):
@@ -261,8 +261,8 @@ def test_an_error_while_spooling_reaches_the_reader(spark):
 
 @pytest.mark.slow
 def test_passing_files_on_never_disturbs_the_commit_of_their_task(spark, monkeypatch):
-    monkeypatch.setattr("tap_spark_source.spool._FILE_ROWS", 200)
-    monkeypatch.setattr("tap_spark_source.spool._POLL_SECONDS", 0.001)
+    monkeypatch.setattr("tap_spark_source.output.line_blocks._FILE_ROWS", 200)
+    monkeypatch.setattr("tap_spark_source.output.line_blocks._POLL_SECONDS", 0.001)
     rows = spark.range(0, 20_000, 1, 4).selectExpr("cast(id as string) as value")
     for _ in range(15):
         found = b"".join(spooled_blocks(rows)).split()

@@ -1,11 +1,11 @@
-"""Lake tables in slices: cut where statistics help, in one piece where they cannot."""
+"""Lake tables in slices: cut where statistics help, in one chunk where they cannot."""
 
 from __future__ import annotations
 
 import pytest
 
+from tap_spark_source.readers import chunks
 from tap_spark_source.tap import TapSparkSource
-from tap_spark_source.ways import pieces
 from tests.support.tap import discover, entry_of, metadata_of, run_tap
 
 ROWS = """
@@ -50,9 +50,9 @@ def test_unselected_columns_and_rows_are_left_in_the_files(spark, tmp_path, kind
     bookmark = {"replication_key": "id", "replication_key_value": 15}
     tap = TapSparkSource(config=settings, catalog=catalog, state={"bookmarks": {"t": bookmark}})
     stream = tap.streams["t"]
-    (piece,) = pieces(tap.source, stream.plan, version=1)
-    assert [row["id"] for row in piece.frame.toArrow().to_pylist()] == [15]
-    read = piece.frame._explain_string(extended=True)
+    (chunk,) = chunks(tap.source, stream.plan, version=1)
+    assert [row["id"] for row in chunk.frame.toArrow().to_pylist()] == [15]
+    read = chunk.frame._explain_string(extended=True)
     assert "ReadSchema: struct<id:int,code:string>" in read
     pushed = read.partition("PushedFilters: [")[2].partition("]")[0]
     assert "EqualTo(code,k7)" in pushed

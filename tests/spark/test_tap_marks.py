@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tap_spark_source.bookmark import looked_back, to_mark
-from tap_spark_source.key import Key
-from tap_spark_source.table import Column
+from tap_spark_source.plan.key import Key
+from tap_spark_source.plan.table import Column
+from tap_spark_source.readers.marks import looked_back, to_mark
 
 
 def key(datatype: str) -> Key:

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from singer_spark.errors import SourceError, StateError
-from tap_spark_source import described
+from tap_spark_source import planned_stream
 from tests.support.singer import Loaded
 from tests.support.tap import discover, previews, run_tap
 
@@ -127,13 +127,13 @@ def test_a_file_that_appears_while_the_table_is_described_is_left_to_the_next_ru
     tmp_path, monkeypatch
 ):
     put(tmp_path, "a.json", '{"id": 1}\n', 1000)
-    plan_read = described.plan_read
+    plan_read = planned_stream.plan_read
 
     def interfere(*given, **options):
         put(tmp_path, "b.json", '{"id": 2, "v": "x"}\n', 2000)
         return plan_read(*given, **options)
 
-    monkeypatch.setattr(described, "plan_read", interfere)
+    monkeypatch.setattr(planned_stream, "plan_read", interfere)
     settings = config(tmp_path, "json")
     first = run_tap(settings)
     assert first.records("t") == [{"id": 1}]
@@ -141,7 +141,7 @@ def test_a_file_that_appears_while_the_table_is_described_is_left_to_the_next_ru
 
 
 def test_a_state_follows_each_group_of_files(tmp_path, monkeypatch):
-    monkeypatch.setattr("tap_spark_source.ways.new_files._PIECE_FILES", 2)
+    monkeypatch.setattr("tap_spark_source.readers.new_files._CHUNK_FILES", 2)
     for number in range(5):
         put(tmp_path, f"{number}.csv", f"id\n{number}\n", 1000)
     output = run_tap(config(tmp_path))

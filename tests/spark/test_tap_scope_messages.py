@@ -6,8 +6,7 @@ import pytest
 
 from singer_spark.assignment import RUN_FILE, Assignment
 from singer_spark.errors import SettingsError
-from tap_spark_source import stream
-from tap_spark_source.ways import pieces
+from tap_spark_source.readers import chunks
 from tests.support.derby import STREAM, orders
 from tests.support.tap import run_tap
 
@@ -50,9 +49,9 @@ def test_rows_that_move_while_others_are_read_come_where_a_target_may_replace_th
 
     def seen(source, plan, **more):
         plans.append(plan)
-        return pieces(source, plan, **more)
+        return chunks(source, plan, **more)
 
-    monkeypatch.setattr(stream, "pieces", seen)
+    monkeypatch.setattr("tap_spark_source.stream.chunks", seen)
 
     def reads_on(config, **options):
         run_tap(config, **options)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from singer_spark.errors import TransientError
-from tap_spark_source.sources.postgres import Postgres
+from tap_spark_source.dialects.postgres import Postgres
 from tests.support.tap import run_tap
 
 

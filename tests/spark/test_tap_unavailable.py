@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from singer_spark.names import literal
-from tap_spark_source.sources.unavailable import is_unavailable
+from tap_spark_source.sources.kafka.debezium import is_unavailable
 
 TEXT = "__debezium_unavailable_value"
 CODES = list(TEXT.encode())

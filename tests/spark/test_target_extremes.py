@@ -95,7 +95,7 @@ def test_a_schema_nested_beyond_500_levels_is_one_clear_error(lake):
 def test_a_number_beyond_every_double_is_refused_by_its_column_only(lake, column):
     columns = schema("s", {"id": {"type": "integer"}, "n": column}, ["id"])
     line = '{"type":"RECORD","stream":"s","record":{"id":1,"n":1e400}}\n'
-    with pytest.raises(RecordError, match="line 2: n: 1e400 does not fit"):
+    with pytest.raises(RecordError, match="line 2: n: a value does not fit"):
         lake.load(columns, line)
     lake.load(schema("t", {**SPARE}, ["id"]), line.replace('"s"', '"t"').replace('"n"', '"free"'))
     assert json.loads(lake.rows("t")[0]["free"]) == math.inf

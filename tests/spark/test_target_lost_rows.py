@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from singer_spark import deltalog
 from singer_spark.assignment import PIPELINE, RUN_ID, Attempt, TableIdentity
 from singer_spark.errors import TransientError
-from singer_spark.state.appended import Known, find_reached
-from singer_spark.state.create import open_objects
+from singer_spark.state.reached import Known, find_reached
+from singer_spark.state.recover import read_logs
+from singer_spark.storage.open import open_objects
 from target_spark_delta.intake.segments import Segment
 from target_spark_delta.table.identity import history_in_files, misfit
 from tests.support.singer import batch, record, schema, state
@@ -116,7 +116,7 @@ def test_the_run_after_one_that_lost_rows_has_all_of_them_once(lake, monkeypatch
     monkeypatch.setattr(Segment, "check_size", check)
     reached = find_reached({"url": str(lake.root)}, "p", Known({}, {"2": Attempt()}))
     assert reached.streams["s"].bookmark == {"at": 20}
-    (log,) = deltalog.read_logs(open_objects(str(lake.root)), "p")
+    (log,) = read_logs(open_objects(str(lake.root)), "p")
     assert (log.commit.state, log.restored_in) == ({"at": 20}, None)
     history = history_in_files(str(lake.root / "s"))
     known = TableIdentity(location="", id=history.id, version=1, run_id="1")

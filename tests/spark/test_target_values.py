@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import types as T
 
 from singer_spark.errors import RecordError
-from singer_spark.typemap import to_json_schema
+from singer_spark.types import to_json_schema
 from target_spark_delta.rows import records
 from target_spark_delta.rows.values import scalar
 from target_spark_delta.streams.destination import Destination
@@ -197,7 +197,7 @@ def test_keys_of_maps_have_their_type_or_are_refused(lake):
     assert row == {"id": 1, **{name: expected for name, (*_, expected) in KEYED.items()}}
     wrong = {"i": {"x": 1}}, {"i": {"1": 1, "01": 2}}, {"on": {"2024-02-30": 1}}, {"i": {"1": 0.25}}
     sent = [told(number, one) for number, one in enumerate(wrong, 2)]
-    with pytest.raises(RecordError, match=r'line 2: i: {"x":"1"} does not fit map<int,decimal'):
+    with pytest.raises(RecordError, match=r"line 2: i: a value does not fit map<int,decimal"):
         lake.load(declared, sent[0])
     lake.load(declared, *sent, told(9, {"i": {}}), on_invalid_record="quarantine")
     assert [row["i"] for row in lake.rows("s")] == [[(1, Decimal("2.5"))], []]

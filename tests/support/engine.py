@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from singer_spark.engine import keeper, place
+from singer_spark.engine import keeper, registry
 from singer_spark.engine.keeper import Keeper
 from singer_spark.scratch import remove_scratch
 
@@ -70,7 +70,7 @@ def fake_engine(monkeypatch) -> Iterator[str]:
     """Keep an engine that serves everybody and does nothing; yields its id."""
     with monkeypatch.context() as patch:
         patch.setattr(keeper, "Jvm", FakeJvm)
-        folder = place.make_engine_folder()
+        folder = registry.make_engine_folder()
         kept = Keeper(_AnySpec(), 3600.0, folder)
     listening = keeper.listen(folder, is_shared=False)
     thread = threading.Thread(target=kept.run, args=(listening,), daemon=True)

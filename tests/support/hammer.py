@@ -16,12 +16,13 @@ from dataclasses import replace
 from queue import Queue
 from threading import Barrier, Thread
 
-import singer_spark.state.s3
-import singer_spark.state.sql  # noqa: F401 - loaded before the fork, not in each process
+import singer_spark.storage.s3
+import singer_spark.storage.sql  # noqa: F401 - loaded before the fork, not in each process
 from singer_spark.errors import StateError, TransientError
 from singer_spark.state import PipelineState, create_state_store
-from singer_spark.state.lock import LockedError, RunLock, locked
-from singer_spark.state.objects import ConflictError, tag_of
+from singer_spark.state.holder import LockedError
+from singer_spark.state.lock import RunLock, locked
+from singer_spark.storage.objects import ConflictError, tag_of
 
 WORKERS = 8
 

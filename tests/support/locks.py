@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from singer_spark.state.holder import Holder
-from singer_spark.state.objects import Expect
+from singer_spark.storage.objects import Expect
 
 
 def write_lock(store, **changes):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tap_spark_source.again import Rows
-from tap_spark_source.key import Edge, Key, Range
-from tap_spark_source.slicing import Survey
-from tap_spark_source.table import Column, Table
+from tap_spark_source.plan.key import Edge, Key, Range
+from tap_spark_source.plan.slices import Survey
+from tap_spark_source.plan.table import Column, Table
+from tap_spark_source.sources.row_json import Rows
 
 KINDS = {"bigint": int, "string": str, "timestamp": str}
 
@@ -25,29 +25,29 @@ class MemorySource:
         self.order = list
         self.between = lambda: None
 
-    def frame(self, plan, piece=None):
-        if piece is None:
+    def frame(self, plan, part=None):
+        if part is None:
             self.queries += 1
             return list(self.rows)
-        assert not _overlap(self, plan.key, piece)
+        assert not _overlap(self, plan.key, part)
         found: list[dict[str, Any]] = []
-        for number, limits in enumerate(self.order(piece.ranges)):
+        for number, limits in enumerate(self.order(part.ranges)):
             if number:
                 self.between()
             found += [dict(row) for row in self.rows if _inside(plan.key, limits, row)]
         missing = [row for row in self.rows if _value(plan.key, row) is None]
-        self.queries += 1 if piece.at_once else len(piece.ranges) + piece.with_nulls
-        return found + (missing if piece.with_nulls else [])
+        self.queries += 1 if part.at_once else len(part.ranges) + part.with_nulls
+        return found + (missing if part.with_nulls else [])
 
     def sorts_as_spark(self, table, column):
         del table, column
         return True
 
-    def resent(self, plan, piece):
-        return rows_of(self.frame(plan, piece))
+    def resent(self, plan, part):
+        return rows_of(self.frame(plan, part))
 
-    def count(self, plan, piece=None):
-        return len(self.frame(plan, piece))
+    def count(self, plan, part=None):
+        return len(self.frame(plan, part))
 
     def survey(self, plan, key, reach):
         del plan
@@ -76,8 +76,8 @@ def table(*keys: str, **kinds: str) -> Table:
     return Table(stream="t", name="t", columns=columns, keys=keys)
 
 
-def _overlap(source: MemorySource, key: Key, piece: Any) -> bool:
-    return any(sum(_inside(key, r, row) for r in piece.ranges) > 1 for row in source.rows)
+def _overlap(source: MemorySource, key: Key, part: Any) -> bool:
+    return any(sum(_inside(key, r, row) for r in part.ranges) > 1 for row in source.rows)
 
 
 def _value(key: Key, row: dict[str, Any]) -> tuple | None:

@@ -6,12 +6,14 @@ import json
 import os
 import shlex
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ import pytest
 from deltalake import DeltaTable
 
 from singer_spark.assignment import RUN_ID
-from singer_spark.engine.place import dial, engine_folder, engines_of
+from singer_spark.engine.registry import dial, engine_folder, engines_of
 from tests.support.commands import command, run, write_json
 from tests.support.singer import lines, record, schema, state
 
@@ -79,16 +81,48 @@ def as_nobody(imports: str, code: str, *arguments: object) -> Any:
     """Run Python code as another user of this machine; return what it says in JSON.
 
     The code finds `say`, and the arguments in `sys.argv`. What it imports may lie where the other
-    user cannot read, so that comes first.
+    user cannot read, so that comes first; the names of hosts need a codec that Python loads late.
     """
     become = f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})"
-    start = f"import json, os, sys\n{imports}\ndef say(it): print(json.dumps(it))\n{become}\n"
+    start = f"import encodings.idna, json, os, sys\n{imports}\n"
+    start += f"def say(it): print(json.dumps(it))\n{become}\n"
     done = subprocess.run(
         [sys.executable, "-c", start + textwrap.dedent(code), *map(str, arguments)],
         capture_output=True, text=True, check=False, timeout=120, cwd="/",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def listening(processes: Sequence[int]) -> set[tuple[str, int]]:
+    """List the addresses and ports that processes listen on."""
+    inodes = _sockets_of(processes)
+    found = set()
+    for family, file in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
+        for line in Path(f"/proc/net/{file}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                address, port = fields[1].split(":")
+                words = [bytes.fromhex(address[n : n + 8])[::-1] for n in range(0, len(address), 8)]
+                found.add((socket.inet_ntop(family, b"".join(words)), int(port, 16)))
+    return found
+
+
+def unix_sockets(processes: Sequence[int]) -> set[str]:
+    """List the names of the sockets that processes listen on, those without a file by an @."""
+    inodes = _sockets_of(processes)
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return {one[7] for one in lines if len(one) > 7 and one[6] in inodes}
+
+
+def _sockets_of(processes: Sequence[int]) -> set[str]:
+    inodes = set()
+    for process in processes:
+        for path in Path(f"/proc/{process}/fd").iterdir():
+            with suppress(OSError):
+                if (place := str(path.readlink())).startswith("socket:["):
+                    inodes.add(place[8:-1])
+    return inodes
 
 
 def with_mounts(mounts: Sequence[str], *arguments: str) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
-from singer_spark.engine import keeper, place
+from singer_spark.engine import keeper, registry
 from singer_spark.engine.lease import ENGINE
 from singer_spark.engine.session import open_session
 from singer_spark.engine.spec import Spec
@@ -54,7 +54,7 @@ def _engine() -> tuple[int, str]:
 
 def _keep() -> tuple[str, int, str]:
     """Keep an engine in this process until nobody uses it, so that tests can look into its Java."""
-    folder = place.make_engine_folder()
+    folder = registry.make_engine_folder()
     kept = keeper.Keeper(Spec.of(SparkSettings.from_config({}), URLS), 0.0, folder)
     listening = keeper.listen(folder, is_shared=False)
     thread = threading.Thread(target=kept.run, args=(listening,), daemon=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from singer_spark.state import PipelineState, StateStore, create_state_store
-from singer_spark.state.meltano import MeltanoObjects
-from singer_spark.state.objects import Expect
+from singer_spark.storage.meltano import MeltanoObjects
+from singer_spark.storage.objects import Expect
 
 STATE = PipelineState(
     pipeline_name="shop-orders",

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from singer_spark.bookmark import AT_BOOKMARK
 from singer_spark.engine.jars import spark_jars
+from singer_spark.protocol import AT_BOOKMARK
 from tap_spark_source.tap import TapSparkSource
 
 

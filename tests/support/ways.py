@@ -1,14 +1,14 @@
-"""Runs of ways of reading, in memory: a plan, its pieces, and the bookmark that is left."""
+"""Runs of ways of reading, in memory: a plan, its chunks, and the bookmark that is left."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from tap_spark_source.key import Key
-from tap_spark_source.plan import ReadPlan
-from tap_spark_source.ways import pieces
-from tap_spark_source.window import Window
+from tap_spark_source.plan.key import Key
+from tap_spark_source.plan.read_plan import ReadPlan
+from tap_spark_source.plan.window import Window
+from tap_spark_source.readers import chunks
 from tests.support.memory import table
 
 TABLE = table("id", id="bigint", at="bigint", code="string")
@@ -40,7 +40,7 @@ def plan(bookmark: dict, **options) -> ReadPlan:
 class Run:
     """One run: what it wrote, and the bookmark of its last STATE.
 
-    `meanwhile` is called while a piece is being written, with the piece's number.
+    `meanwhile` is called while a chunk is being written, with the chunk's number.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class Run:
         self.bookmark = dict(read.bookmark)
         self.bookmarks: list[dict] = []
         self.is_complete = False
-        for number, piece in enumerate(pieces(source, read, version=len(source.rows) + 1)):
-            self.rows += [dict(row) for row in piece.frame or []]
+        for number, chunk in enumerate(chunks(source, read, version=len(source.rows) + 1)):
+            self.rows += [dict(row) for row in chunk.frame or []]
             meanwhile(number)
             if killed_after is not None and number == killed_after:
                 return  # written, but the STATE did not follow any more
-            self.bookmark = dict(piece.bookmark)
+            self.bookmark = dict(chunk.bookmark)
             self.bookmarks.append(self.bookmark)
-            self.is_complete = piece.is_last
+            self.is_complete = chunk.is_last
 
     @property
     def ids(self) -> list[int]:

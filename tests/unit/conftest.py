@@ -13,7 +13,7 @@ from obstore.store import MemoryStore
 
 from singer_spark.engine.lease import ENGINE
 from singer_spark.state import PipelineState, StateStore, lock
-from singer_spark.state.cloud import CloudObjects
+from singer_spark.storage.cloud import CloudObjects
 from tests.support.appended import STORED, Shop
 from tests.support.bench import Bench
 from tests.support.engine import fake_engine

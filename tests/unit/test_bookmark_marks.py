@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from singer_spark.bookmark import is_unfinished
+from singer_spark.protocol import is_unfinished
 
 
 @pytest.mark.parametrize(

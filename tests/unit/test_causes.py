@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from singer_spark.causes import innermost_cause, is_unreachable
+from singer_spark.errors import innermost_cause, is_unreachable
 
 JAVA = """An error occurred while calling o56.text.
 : java.lang.RuntimeException: outer

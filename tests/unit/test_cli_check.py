@@ -74,11 +74,11 @@ class TestCheck:
         assert source["rows"] == {"public-orders": {}, "public-empty": {"m": 1}}
 
     def test_a_source_that_does_not_answer_is_given_up(self, monkeypatch):
-        monkeypatch.setattr("singer_spark.runner.probe.LIMIT_SECONDS", 1.0)
+        monkeypatch.setattr("singer_spark.runner.preview.LIMIT_SECONDS", 1.0)
         write("tap-fake", "if '--discover' in sys.argv: time.sleep(100)\n")
         result = invoke("check", "orders")
         assert result.exit_code == 75
-        assert "ended after the timeout of 1 seconds" in " ".join(result.output.split())
+        assert "ended after the timeout of 1 s" in " ".join(result.output.split())
 
     def test_only_chosen_streams_are_waited_for(self):
         text = Path("pipelines/orders.yml").read_text()

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from singer_spark.cli import main
-from singer_spark.cli.table import cut, lay_out
+from singer_spark.cli.output import cut, lay_out
 from singer_spark.state import create_state_store
 from singer_spark.state.runs import save_run
 from tests.support.shop import invoke, make_folder, write, write_pipeline

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from singer_spark.cli.init import parse_source, write_text
 from singer_spark.errors import SettingsError
-from singer_spark.pipeline.new import parse_source, write_text
 from tests.support.shop import invoke, make_folder
 
 

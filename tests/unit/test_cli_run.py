@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import textwrap
-import types
 from pathlib import Path
 
 import pytest
@@ -220,8 +219,7 @@ class TestGroup:
     @pytest.mark.parametrize("arguments", [[], ["--directory", "here"]])
     def test_the_demo_is_called_with_its_folder(self, monkeypatch, arguments):
         called = []
-        module = types.SimpleNamespace(run_demo=called.append)
-        monkeypatch.setitem(sys.modules, "singer_spark.demo", module)
+        monkeypatch.setattr("singer_spark.cli.demo.run_demo", called.append)
         result = CliRunner().invoke(main, ["demo", *arguments])
 
         assert result.exit_code == 0

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from singer_spark.cli.progress import LiveDisplay, make_progress
-from singer_spark.runner.facts import StreamFacts
-from singer_spark.runner.repeat import is_left
+from singer_spark.runner.run import is_left
+from singer_spark.runner.streams import StreamFacts
 from singer_spark.state import PipelineState
 from singer_spark.state.runs import list_runs
 from tests.support.bench import FOREVER, is_running

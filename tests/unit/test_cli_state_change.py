@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from singer_spark.state import PipelineState, create_state_store
-from singer_spark.state.checkpoint import Checkpoint
 from singer_spark.state.generation import (
     Attempt,
     Generation,
@@ -21,7 +20,8 @@ from singer_spark.state.generation import (
 )
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import locked
-from singer_spark.state.objects import Expect
+from singer_spark.state.store import Checkpoint
+from singer_spark.storage.objects import Expect
 from tests.support.locks import ago
 from tests.support.states import NEW, OLD, current, open_store, prepare, state
 

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from singer_spark import errors
 from singer_spark.cli import main
+from singer_spark.secrets import SECRET_NAME
 from tools import docs
 
 README = (docs.ROOT / "README.md").read_text(encoding="utf-8")
@@ -103,3 +104,18 @@ def test_every_module_has_its_place_in_the_architecture(package):
 
 def is_module(path):
     return path.suffix == ".py" or (path / "__init__.py").exists()
+
+
+def test_every_setting_that_can_hold_a_secret_is_one_for_meltano():
+    maps = {"stream_maps", "stream_map_config"}
+    source = {"source_url", "source_password", "source_options"}
+    wanted = {
+        "tap-spark-source": source | maps | {"spark_conf", "spark_remote"},
+        "target-spark-delta": maps | {"spark_conf", "spark_remote"},
+    }
+    for plugin in (EXTRACTOR, LOADER):
+        settings = {one["name"]: one.get("sensitive", False) for one in plugin["settings"]}
+        told = {name for name, is_sensitive in settings.items() if is_sensitive}
+        assert told == wanted[plugin["name"]]
+        # Whatever comes later is to be judged by its name.
+        assert not [one for one in settings if SECRET_NAME.search(one) and one not in told]

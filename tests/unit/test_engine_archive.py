@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from singer_spark.engine.archive import Archive
-from singer_spark.engine.java import Java
+from singer_spark.engine.java import Archive, Java
 
 JAVA = Java("java", "17.0.1")
 CONTENT = bytes(range(256)) * 4000

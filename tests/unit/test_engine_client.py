@@ -7,7 +7,7 @@ import sys
 
 BEGIN = """
 import sys
-from singer_spark.engine.client import import_client
+from singer_spark.engine.session import import_client
 import_client()
 from pyspark.sql.connect import session
 assert "pandas" not in sys.modules
@@ -34,7 +34,7 @@ def test_who_asks_for_pandas_gets_it():
 
 
 def test_pandas_that_is_there_already_stays():
-    code = "import sys, pandas; before = pandas\nfrom singer_spark.engine.client import *\n"
+    code = "import sys, pandas; before = pandas\nfrom singer_spark.engine.session import *\n"
     code += "import_client(); import pandas; print(pandas is before)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"

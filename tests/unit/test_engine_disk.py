@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from singer_spark.engine import disk
+from singer_spark.engine import machine
 from singer_spark.settings import SparkSettings
 
 REMOTE = SparkSettings.from_config({"spark_remote": "sc://host"})
@@ -38,13 +38,13 @@ class FakeSpark:
 @pytest.fixture(autouse=True)
 def _restored():
     yield
-    disk.expect_disk(SparkSettings.from_config({}))
+    machine.expect_disk(SparkSettings.from_config({}))
 
 
 def answer(spark, settings=REMOTE, folders=()):
-    disk.expect_disk(settings)
-    disk.ask_for_disk(spark, folders)
-    return disk.shares_disk()
+    machine.expect_disk(settings)
+    machine.ask_for_disk(spark, folders)
+    return machine.shares_disk()
 
 
 def test_an_engine_of_ours_on_this_machine_is_not_asked(tmp_path):
@@ -72,10 +72,10 @@ def test_once_it_is_known_nobody_asks_again(tmp_path):
     spark = FakeSpark(way="elsewhere")
     assert not answer(spark, REMOTE, [tmp_path])
     asked = spark.asked
-    disk.ask_for_disk(spark, [tmp_path])
+    machine.ask_for_disk(spark, [tmp_path])
     assert spark.asked == asked
 
 
 def test_before_it_can_be_asked_a_server_shares_nothing():
-    disk.expect_disk(REMOTE)
-    assert not disk.shares_disk()
+    machine.expect_disk(REMOTE)
+    assert not machine.shares_disk()

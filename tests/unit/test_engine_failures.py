@@ -6,10 +6,15 @@ import socket
 
 import pytest
 
-from singer_spark.engine import vigil
-from singer_spark.engine.failures import OUT_OF_MEMORY, early_end, failed_start, late_end
-from singer_spark.engine.reach import check_master
-from singer_spark.engine.vigil import Vigil
+from singer_spark.engine import failures
+from singer_spark.engine.failures import (
+    OUT_OF_MEMORY,
+    Vigil,
+    check_master,
+    early_end,
+    failed_start,
+    late_end,
+)
 from singer_spark.errors import SettingsError, TransientError
 
 NO_HEAP = """Picked up JAVA_TOOL_OPTIONS: -Xss4m
@@ -104,17 +109,17 @@ class FakeJava:
 def clock(monkeypatch):
     """Ten seconds pass from look to look."""
     ticks = iter(range(0, 1000, 10))
-    monkeypatch.setattr(vigil, "time", type("T", (), {"monotonic": lambda: float(next(ticks))}))
+    monkeypatch.setattr(failures, "time", type("T", (), {"monotonic": lambda: float(next(ticks))}))
 
 
 def looks(*answers):
-    watch, number = Vigil(FakeJava(*answers)), len(answers)
+    watch, number = Vigil(FakeJava(*answers).garbage_seconds), len(answers)
     return [watch.look() for _ in range(number)]
 
 
 def test_a_java_that_is_silent_twice_is_given_up():
-    assert Vigil(FakeJava(None, 0.0)).look() is None
-    assert "does not answer (timed out)" in Vigil(FakeJava(None, None)).look()
+    assert Vigil(FakeJava(None, 0.0).garbage_seconds).look() is None
+    assert "does not answer (timed out)" in Vigil(FakeJava(None, None).garbage_seconds).look()
 
 
 def test_a_java_that_only_collects_garbage_is_out_of_memory(clock):

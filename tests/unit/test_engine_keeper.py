@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from singer_spark.engine import keeper, lease, place
+from singer_spark.engine import keeper, lease, registry
 from singer_spark.engine.lease import Lease, find_lease
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import SettingsError, TransientError
@@ -29,7 +29,7 @@ SPEC = Spec(
 
 class Engine:
     def __init__(self, idle_seconds):
-        folder = place.make_engine_folder()
+        folder = registry.make_engine_folder()
         self.id = folder.name
         self.keeper = keeper.Keeper(SPEC, idle_seconds, folder)
         self.jvm = self.keeper.jvm
@@ -55,7 +55,7 @@ class Engine:
 @pytest.fixture
 def start(monkeypatch, tmp_path):
     monkeypatch.setattr(keeper, "Jvm", FakeJvm)
-    monkeypatch.setattr(place, "_roots", lambda: [tmp_path])
+    monkeypatch.setattr(registry, "_roots", lambda: [tmp_path])
     engines = []
 
     def start_one(idle_seconds=0.0):
@@ -130,7 +130,7 @@ def test_work_that_cannot_be_interrupted_ends_the_engine(start):
 
 def test_a_shared_engine_outlives_its_clients_and_is_found(start):
     engine = start(idle_seconds=0.6)
-    assert place.shared_engines() == [engine.id]
+    assert registry.shared_engines() == [engine.id]
     engine.lease().end()
     assert not engine.is_over(0.2)
     engine.lease().end()
@@ -139,7 +139,7 @@ def test_a_shared_engine_outlives_its_clients_and_is_found(start):
 
 def test_a_private_engine_is_found_by_its_id_only(start, monkeypatch):
     engine = start()
-    assert place.shared_engines() == []
+    assert registry.shared_engines() == []
     monkeypatch.setenv(lease.ENGINE, engine.id)
     assert lease.engines_at_hand(None) == [engine.id]
     engine.lease().end()
@@ -171,7 +171,7 @@ def test_a_spark_that_does_not_start_is_one_error(start, monkeypatch):
 
     monkeypatch.setattr(FakeJvm, "start", fail)
     engine = start()
-    held = Lease(engine.id, place.dial(engine.id))
+    held = Lease(engine.id, registry.dial(engine.id))
     with pytest.raises(TransientError, match=r"no space left|it is gone"):
         held.take(SPEC)
 
@@ -193,7 +193,7 @@ def test_a_spark_that_hangs_is_ended_and_nobody_waits_for_it(start):
 def test_who_is_killed_while_spark_starts_is_not_waited_for(start, monkeypatch):
     monkeypatch.setattr(FakeJvm, "starts_at_once", False)
     engine = start()
-    asked = Lease(engine.id, place.dial(engine.id))
+    asked = Lease(engine.id, registry.dial(engine.id))
     asked.ask(SPEC)
     time.sleep(0.2)
     kill(asked)
@@ -219,7 +219,7 @@ def test_who_settles_waits_for_a_client_whose_death_the_keeper_has_not_heard_of(
             thread.name = "deaf"
     monkeypatch.setattr(engine.keeper, "_end_lease", deaf)
     kill(killed)
-    outsider = Lease(engine.id, place.dial(engine.id))
+    outsider = Lease(engine.id, registry.dial(engine.id))
     outsider.settle()
     assert engine.jvm.did == [("dismiss", killed.user)]
     heard.set()
@@ -242,13 +242,13 @@ def test_two_processes_that_want_a_warm_engine_start_one(start, monkeypatch):
     def start_one(_spec, idle_seconds):
         time.sleep(0.2)
         started.append(start(idle_seconds))
-        return Lease(started[-1].id, place.dial(started[-1].id))
+        return Lease(started[-1].id, registry.dial(started[-1].id))
 
     monkeypatch.setattr(lease, "start_engine", start_one)
     leases = []
 
     def get():
-        leases.append(lease.get_lease(SPEC, place.shared_engines, 60.0))
+        leases.append(lease.get_lease(SPEC, registry.shared_engines, 60.0))
 
     threads = [threading.Thread(target=get) for _ in range(3)]
     for thread in threads:
@@ -264,26 +264,26 @@ def test_two_processes_that_want_a_warm_engine_start_one(start, monkeypatch):
 
 def test_an_engine_is_dead_when_keeper_and_java_are(tmp_path, monkeypatch):
     """A killed keeper's Java may commit for some moments more."""
-    monkeypatch.setattr(place, "_roots", lambda: [tmp_path])
-    monkeypatch.setattr(place, "_KILL_SECONDS", 0.3)
+    monkeypatch.setattr(registry, "_roots", lambda: [tmp_path])
+    monkeypatch.setattr(registry, "_KILL_SECONDS", 0.3)
     keeper_process = subprocess.run(
         [sys.executable, "-c", KEEPER_THAT_DIES, str(tmp_path)],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     engine = keeper_process.stdout.strip()
     before = time.monotonic()
-    assert place.await_end(engine)
+    assert registry.await_end(engine)
     assert time.monotonic() - before > 0.25, "it was waited for, then killed"
 
 
 KEEPER_THAT_DIES = """
 import subprocess, sys
-from singer_spark.engine import place
+from singer_spark.engine import registry
 from singer_spark.scratch import make_scratch, owner_of
 folder = make_scratch("engine-", sys.argv[1])
 java = subprocess.Popen(["sleep", "60"], pass_fds=[owner_of(folder)], start_new_session=True,
                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-place.note_jvm(folder, java.pid)
+(folder / registry.JVM_ID).write_text(str(java.pid))
 print(folder.name, flush=True)
 import os
 os._exit(9)
@@ -331,7 +331,7 @@ def test_java_of_a_killed_keeper_is_ended_by_who_waits_for_it(start, monkeypatch
     held = engine.lease()
     ended = []
     monkeypatch.setattr(lease, "await_end", ended.append)
-    (place.engine_folder(engine.id) / place.SOCKET).unlink()
+    (registry.engine_folder(engine.id) / registry.SOCKET).unlink()
     for connection in list(engine.keeper._leases.values()):
         connection.shutdown(2)
     assert _ended(held) == "it was killed"

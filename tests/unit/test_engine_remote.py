@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors.exceptions.connect import SparkConnectException
 from pyspark.sql.connect.proto import base_pb2
 
-from singer_spark.engine import remote as module
-from singer_spark.engine.remote import RemoteSessions, end_sessions_of_dead
+from singer_spark.engine import connect as module
+from singer_spark.engine.connect import RemoteSessions, end_sessions_of_dead
 from singer_spark.errors import TransientError
 
 SERVER = "sc://server:15002"

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from singer_spark.engine import spec as module
-from singer_spark.engine.java import Java, argument_file, find_java
+from singer_spark.engine.java import Java, argument_file, find_java, options_of_environment
 from singer_spark.engine.keeper import Jvm
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import SettingsError
-from singer_spark.guards import GUARDS, START_GUARDS
 from singer_spark.settings import SparkSettings
+from singer_spark.spark_conf import GUARDS, START_GUARDS
 
 
 @pytest.fixture(autouse=True)
@@ -155,3 +155,16 @@ def test_another_umask_needs_another_engine():
         assert here.misfit(spec_of()) == "another environment"
     finally:
         os.umask(before)
+
+
+def test_options_in_variables_become_arguments_of_which_nothing_is_logged():
+    environ = {
+        "JAVA_TOOL_OPTIONS": "-Da=1 '-Db=two words'",
+        "JDK_JAVA_OPTIONS": '"-Dc=C:\\x" -Dd=#1',
+        "_JAVA_OPTIONS": "-De=5",
+    }
+    first, last = options_of_environment(environ)
+    assert first == ["-Da=1", "-Db=two words", "-Dc=C:\\x", "-Dd=#1"]
+    assert last == ["-De=5"]
+    with pytest.raises(SettingsError, match="JAVA_TOOL_OPTIONS: a quotation mark"):
+        options_of_environment({"JAVA_TOOL_OPTIONS": "'-Da"})

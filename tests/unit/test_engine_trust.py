@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from singer_spark.engine import jars, trust
+from singer_spark.engine import jars
 from singer_spark.errors import SettingsError
 
 GROUP = ("org.example:thing:1.0",)
@@ -20,7 +20,7 @@ def folder(tmp_path, monkeypatch):
     folder = tmp_path / "cache" / "jars" / name
     folder.mkdir(parents=True, mode=0o755)
     (folder / "thing-1.0.jar").write_bytes(b"code")
-    trust.note_sums(folder)
+    jars.note_sums(folder)
     for path in (folder, folder.parent, folder.parent.parent):
         path.chmod(0o755)
     return folder
@@ -42,16 +42,16 @@ def test_a_jar_that_was_changed_or_removed_is_refused(folder):
 
 
 def test_of_our_own_jars_the_package_knows_the_content(folder, monkeypatch):
-    known = {trust.group_key(GROUP): {"thing-1.0.jar": "0" * 64}}
-    monkeypatch.setattr(trust, "known_jars", lambda: known)
+    known = {" ".join(GROUP): {"thing-1.0.jar": "0" * 64}}
+    monkeypatch.setattr(jars, "known_jars", lambda: known)
     with pytest.raises(SettingsError, match="not the one that was published"):
         jars.resolve([GROUP])
 
 
 def test_the_package_lists_what_it_names_itself():
-    named = {trust.group_key(group) for group in jars.named_groups()}
-    assert named == set(trust.known_jars())
-    for listed in trust.known_jars().values():
+    named = {" ".join(group) for group in jars.named_groups()}
+    assert named == set(jars.known_jars())
+    for listed in jars.known_jars().values():
         assert listed
         assert all(len(digest) == 64 for digest in listed.values())
 
@@ -65,6 +65,6 @@ def test_a_cache_that_others_may_write_is_refused(folder, mode, depth):
 
 
 def test_a_list_cannot_name_files_elsewhere(folder):
-    (folder / trust.SUMS).write_text(f"{'0' * 64}  ../../evil.jar\n")
+    (folder / jars.SUMS).write_text(f"{'0' * 64}  ../../evil.jar\n")
     with pytest.raises(SettingsError, match="damaged"):
         jars.resolve([GROUP])

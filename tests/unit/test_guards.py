@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from singer_spark.guards import GUARDS, START_GUARDS
 from singer_spark.settings import SparkSettings, spark_problems
+from singer_spark.spark_conf import GUARDS, START_GUARDS
 
 REFUSED = {
     **dict.fromkeys((*GUARDS, *START_GUARDS), "x"),

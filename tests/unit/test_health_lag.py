@@ -6,8 +6,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from singer_spark.health.lag import lag_seconds, parse_time, watermarks
-from singer_spark.health.late import suggest_lookback, worst_lateness
+from singer_spark.figures import parse_time
+from singer_spark.health.lag import lag_seconds, suggest_lookback, watermarks, worst_lateness
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import types as T
 
-from singer_spark.datatype import parse_datatype, to_ddl
 from singer_spark.errors import SchemaError
 from singer_spark.names import literal, quote
-from singer_spark.typemap import to_json_schema, to_spark_type
-from tap_spark_source.sources import connect, debezium
-from tap_spark_source.sources.derby import Derby
-from tap_spark_source.sources.mysql import MySQL
-from tap_spark_source.sources.oracle import Oracle
-from tap_spark_source.sources.postgres import Postgres
-from tap_spark_source.sources.sparksql import SparkSQL
-from tap_spark_source.sources.sqlite import SQLite
-from tap_spark_source.sources.sqlserver import SQLServer
+from singer_spark.types import parse_datatype, to_ddl, to_json_schema, to_spark_type
+from tap_spark_source.dialects.derby import Derby
+from tap_spark_source.dialects.mysql import MySQL
+from tap_spark_source.dialects.oracle import Oracle
+from tap_spark_source.dialects.postgres import Postgres
+from tap_spark_source.dialects.sqlite import SQLite
+from tap_spark_source.dialects.sqlserver import SQLServer
+from tap_spark_source.dialects.statements import SparkSQL
+from tap_spark_source.sources.kafka import connect, debezium
 from target_spark_delta.methods.batch import Bookmark, count_late
 from target_spark_delta.rows.values import misfit, typed
 from tests.support.hostile import NAMES, bare_sql

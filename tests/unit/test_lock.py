@@ -16,9 +16,9 @@ import pytest
 from singer_spark.errors import StateError
 from singer_spark.state import create_state_store
 from singer_spark.state import lock as lock_module
-from singer_spark.state.holder import Holder
-from singer_spark.state.lock import LockedError, LostLockError, RunLock, read_lock
-from singer_spark.state.objects import ConflictError, Expect
+from singer_spark.state.holder import Holder, LockedError, LostLockError, read_lock
+from singer_spark.state.lock import RunLock
+from singer_spark.storage.objects import ConflictError, Expect
 from tests.support.locks import ago, write_lock
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from singer_spark.state.lock import BY_HAND, LostLockError, RunLock, locked, read_lock
+from singer_spark.state.holder import LostLockError, read_lock
+from singer_spark.state.lock import BY_HAND, RunLock, locked
 from singer_spark.state.runs import list_runs
 from tests.support.locks import ago, write_lock
 

@@ -13,9 +13,8 @@ from click.testing import CliRunner
 
 from singer_spark.cli import main
 from singer_spark.state import create_state_store
-from singer_spark.state.holder import Holder, new_run_id
-from singer_spark.state.lock import read_lock
-from singer_spark.state.objects import Expect
+from singer_spark.state.holder import Holder, new_run_id, read_lock
+from singer_spark.storage.objects import Expect
 from tests.support.locks import ago, write_lock
 
 

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from singer_spark.runner.post import UnpostedError, post_json
+from singer_spark.post import UnpostedError, post_json
 
 TOKEN = "-".join(["a", "bearer"])
 
@@ -56,3 +56,12 @@ def test_success_is_success(servers):
 def test_a_token_never_goes_in_the_open():
     with pytest.raises(UnpostedError, match="https"):
         post_json("http://lineage.example/api", b"{}", token=TOKEN)
+
+
+def test_no_proxy_hears_what_is_meant_for_this_machine(servers, monkeypatch):
+    url, seen = servers
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    post_json(f"{url}/201", b"{}", token=TOKEN)
+    assert seen == [("POST", "/201", "Bearer a-bearer")]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from singer_spark import progress
+from singer_spark import report as report_module
 from singer_spark.report import REPORT_FILE, read_report
 
 
@@ -23,7 +23,7 @@ def reported(report) -> list[str]:
 def test_beats_are_reported_at_most_once_in_ten_seconds(report, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    pulse = progress.Pulse("reading t")
+    pulse = report_module.Pulse("reading t")
     for _ in range(5):
         pulse.beat()
     assert reported(report) == ["reading t"]
@@ -35,9 +35,9 @@ def test_beats_are_reported_at_most_once_in_ten_seconds(report, monkeypatch):
 def test_a_folder_that_grows_is_a_sign_and_one_that_stands_still_is_none(
     report, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(progress, "INTERVAL_SECONDS", 0.02)
+    monkeypatch.setattr(report_module, "INTERVAL_SECONDS", 0.02)
     folder = tmp_path / "files"
-    with progress.watch_folder(folder, "reading t"):
+    with report_module.watch_folder(folder, "reading t"):
         time.sleep(0.2)
         assert reported(report) == []
         folder.mkdir()

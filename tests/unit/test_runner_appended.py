@@ -11,14 +11,15 @@ from deltalake import DeltaTable
 
 from singer_spark import deltalog
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.pipeline.endpoints import Plugin
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.runner import RunOptions, Window
-from singer_spark.runner.preview import StoredState
 from singer_spark.runner.start import choose_start
+from singer_spark.runner.state_store import StoredState
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state import PipelineState
 from singer_spark.state.change import accept_state, delete_state, replace_state
-from singer_spark.state.create import open_objects
+from singer_spark.state.recover import read_logs
+from singer_spark.storage.open import open_objects
 from tests.support.appended import COPIES, MOVED, NONE, REACHED, STORED, TAP
 
 
@@ -79,7 +80,7 @@ class TestAfterAFailure:
         known.commit(failed, {"files": {"modified": 9}})
         known.commit(failed, None, rows=None, undoes=1)
         assert known.run() == MOVED
-        (log,) = deltalog.read_logs(open_objects(str(known.lake)), "p")
+        (log,) = read_logs(open_objects(str(known.lake)), "p")
         assert (log.commit.state, log.restored_in) == (REACHED, None)
 
     @pytest.mark.parametrize("options", [{"full": True}, {"refresh": ("events",)}])

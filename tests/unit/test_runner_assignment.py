@@ -11,17 +11,17 @@ import pytest
 
 from singer_spark.assignment import Assignment, Loaded
 from singer_spark.errors import StateError
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.report import read_report
 from singer_spark.runner import RunOptions, StateFiles, Window
 from singer_spark.runner.identity import Identities, known_identities, with_identities
+from singer_spark.runner.loading import copied_by, has_maps, loads_of
 from singer_spark.runner.supervisor import ChildError
-from singer_spark.runner.verdict import copied_by, has_maps, loads_of
 from singer_spark.state import PipelineState
 from singer_spark.state.change import accept_state, delete_state, replace_state
-from singer_spark.state.fence import confirm_lock
 from singer_spark.state.generation import Generation, read_generation, write_generation
-from singer_spark.state.lock import LostLockError, end_lock, read_lock
-from singer_spark.state.objects import Expect
+from singer_spark.state.holder import LostLockError, confirm_lock, end_lock, read_lock
+from singer_spark.storage.objects import Expect
 from target_spark_delta.table.races import overtaken
 from tests.support.bench import TAP, TARGET
 from tests.support.locks import ago, write_lock
@@ -116,7 +116,7 @@ class TestReload:
         ],
     )
     def test_it_says_of_each_stream_how_its_rows_are_loaded(self, config, expected):
-        target = SimpleNamespace(command="bin/target-spark-delta", config=config)
+        target = Plugin("target-spark-delta", config)
         pipeline = SimpleNamespace(tap=SimpleNamespace(config={}), target=target)
         run = Assignment(run_id="r", loads=loads_of(pipeline), renames=has_maps(pipeline))
         assert run.loaded("orders", ["id"]) == expected
@@ -251,7 +251,7 @@ class TestGeneration:
         def overtake(*_):
             write_generation(spied.store, "p", Generation(number=2**40), Expect.ABSENT)
 
-        monkeypatch.setattr("singer_spark.runner.book.StoreBook._record_death", overtake)
+        monkeypatch.setattr("singer_spark.runner.state_store.StateInStore._record_death", overtake)
         spied.fail(LostLockError)
         assert spied.note("tap-fake.pid") is None
 

@@ -15,7 +15,7 @@ import pytest
 from singer_spark import scratch
 from singer_spark.assignment import Assignment
 from singer_spark.errors import ProtocolError, SettingsError
-from singer_spark.pipeline.endpoints import Plugin
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.runner import find_command
 from singer_spark.runner.commands import Job, open_folder
 from singer_spark.runner.supervisor import ChildError
@@ -152,7 +152,7 @@ note("%s-seen", json.dumps({"argv": sys.argv, "config": json.load(open(path)),
     def test_a_caller_that_closed_its_standard_files_disturbs_nothing(self):
         code = """
 import os, subprocess, sys
-from singer_spark.runner.handover import Command, handed_over
+from singer_spark.runner.process import Command, handed_over
 for standard in (0, 2): os.close(standard)
 given = Command("cat", ("cat",)).given("--", {"a": 1})
 with handed_over(given) as (argv, descriptors):

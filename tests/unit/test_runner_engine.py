@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from singer_spark.engine.lease import ENGINE
-from singer_spark.pipeline.endpoints import Plugin
-from singer_spark.pipeline.load import parse_pipeline
-from singer_spark.runner import engine
+from singer_spark.pipeline.file import parse_pipeline
+from singer_spark.pipeline.plugins import Plugin
+from singer_spark.runner import sharing
 
 TAP = Plugin("tap-spark-source", {"source_url": "jdbc:sqlite:shop.db"})
 TARGET = Plugin("target-spark-delta", {"path": "lake"})
@@ -28,11 +28,11 @@ PIPELINE = replace(
 @pytest.fixture(autouse=True)
 def no_engines(monkeypatch):
     monkeypatch.delenv(ENGINE, raising=False)
-    monkeypatch.setattr(engine, "shared_engines", list)
+    monkeypatch.setattr(sharing, "shared_engines", list)
 
 
 def test_what_both_sides_need_is_gathered():
-    settings, urls = engine.needs_of(PIPELINE)
+    settings, urls = sharing.needs_of(PIPELINE)
     assert settings.master == "local[*]"
     assert urls == ["jdbc:sqlite:shop.db", "lake"]
 
@@ -50,15 +50,15 @@ def test_what_both_sides_need_is_gathered():
     ids=["a foreign tap", "not of one mind", "a server of somebody else"],
 )
 def test_sides_that_cannot_share_start_their_own(change):
-    assert engine.needs_of(replace(PIPELINE, **change)) is None
-    assert not engine.started_cold(replace(PIPELINE, **change))
+    assert sharing.needs_of(replace(PIPELINE, **change)) is None
+    assert not sharing.started_cold(replace(PIPELINE, **change))
 
 
 def test_a_run_without_a_warm_engine_was_cold(monkeypatch):
-    assert engine.started_cold(PIPELINE)
-    assert not engine.started_cold(replace(PIPELINE, engine_idle=900))
-    monkeypatch.setattr(engine, "shared_engines", lambda: ["engine-x"])
-    assert not engine.started_cold(PIPELINE)
+    assert sharing.started_cold(PIPELINE)
+    assert not sharing.started_cold(replace(PIPELINE, engine_idle=900))
+    monkeypatch.setattr(sharing, "shared_engines", lambda: ["engine-x"])
+    assert not sharing.started_cold(PIPELINE)
 
 
 POSTGRES, EXTRA = "org.postgresql:postgresql:42.7.13", "org.example:functions:1.0"
@@ -88,9 +88,9 @@ def pair(tap, target):
 )
 def test_sides_whose_packages_differ_share_an_engine_that_has_them_all(tap, target, both):
     pipeline = pair(tap, target)
-    settings, _ = engine.needs_of(pipeline)
+    settings, _ = sharing.needs_of(pipeline)
     assert {name: list(getattr(settings, name[6:])) for name in both} == both
-    common = engine.with_common_jars(pipeline)
+    common = sharing.with_common_jars(pipeline)
     assert common.tap.config == {**tap, **both}
     assert common.target.config == {**target, **both}
 
@@ -105,10 +105,10 @@ def test_sides_whose_packages_differ_share_an_engine_that_has_them_all(tap, targ
 )
 def test_what_cannot_be_joined_stays_as_it_is(tap, target):
     pipeline = pair(tap, target)
-    assert engine.with_common_jars(pipeline) == pipeline
-    assert engine.needs_of(pipeline) is None
+    assert sharing.with_common_jars(pipeline) == pipeline
+    assert sharing.needs_of(pipeline) is None
 
 
 def test_others_taps_keep_their_settings():
     foreign = replace(pair({}, {"spark_packages": [EXTRA]}), tap=Plugin("tap-github", {}))
-    assert engine.with_common_jars(foreign) == foreign
+    assert sharing.with_common_jars(foreign) == foreign

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from singer_spark.cli import main
 from singer_spark.errors import StateError
-from singer_spark.pipeline.endpoints import Plugin
-from singer_spark.runner import RunOptions, failed
-from singer_spark.runner.preview import StoredState
+from singer_spark.pipeline.plugins import Plugin
+from singer_spark.runner import RunOptions, failed_runs
 from singer_spark.runner.start import choose_start
+from singer_spark.runner.state_store import StoredState
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state.change import replace_state
 from singer_spark.state.generation import read_generation
@@ -37,7 +37,7 @@ class TestWhatIsRemembered:
         assert known.run() == MOVED
 
     def test_more_than_can_be_is_refused_with_the_way_on(self, known, monkeypatch):
-        monkeypatch.setattr(failed, "ATTEMPTS_KEPT", 2)
+        monkeypatch.setattr(failed_runs, "ATTEMPTS_KEPT", 2)
         for _ in range(2):
             known.commit(known.fail())
         said = known.bench.fail(StateError, **known.pipeline()).message
@@ -47,13 +47,13 @@ class TestWhatIsRemembered:
         assert known.run() == MOVED
 
     def test_as_many_as_there_are_stop_no_stream_with_a_key(self, known, monkeypatch):
-        monkeypatch.setattr(failed, "ATTEMPTS_KEPT", 2)
+        monkeypatch.setattr(failed_runs, "ATTEMPTS_KEPT", 2)
         for _ in range(3):
             known.commit(known.fail(), STORED["bookmarks"]["orders"], table="orders", appends=False)
         assert known.run() == STORED
 
     def test_recover_settles_them_where_the_tables_say_what_is_stored(self, known, monkeypatch):
-        monkeypatch.setattr(failed, "ATTEMPTS_KEPT", 2)
+        monkeypatch.setattr(failed_runs, "ATTEMPTS_KEPT", 2)
         for _ in range(2):
             known.commit(known.fail(), STORED["bookmarks"]["events"])
         known.bench.fail(StateError, **known.pipeline())
@@ -62,7 +62,7 @@ class TestWhatIsRemembered:
         assert known.run() == STORED
 
     def test_where_no_log_can_be_read_they_are_too_many(self, known, monkeypatch):
-        monkeypatch.setattr(failed, "ATTEMPTS_KEPT", 2)
+        monkeypatch.setattr(failed_runs, "ATTEMPTS_KEPT", 2)
         known.target["spark_remote"] = "sc://there"
         for _ in range(2):
             known.fail()

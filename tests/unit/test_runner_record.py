@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from singer_spark.pipeline.plugins import version_of
 from singer_spark.runner import RunOptions
 from singer_spark.runner.supervisor import ChildError
-from singer_spark.runner.versions import version_of
 from singer_spark.secrets import mask
 from singer_spark.state.runs import list_runs
 from tests.support.bench import FOREVER, TAP, TARGET

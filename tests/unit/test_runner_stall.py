@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from singer_spark.errors import SettingsError, TransientError
-from singer_spark.pipeline.load import parse_pipeline
-from singer_spark.runner.stall import Stall
+from singer_spark.pipeline.file import parse_pipeline
+from singer_spark.runner.supervisor import Stall
 from singer_spark.state import PipelineState
 from singer_spark.state.runs import list_runs
 from tests.support.bench import FOREVER, TAP, TARGET, is_running
@@ -25,7 +25,7 @@ def _quick(monkeypatch):
 def stalled(bench, **changes):
     error = bench.fail(TransientError, stall_timeout=0.8, **changes)
     assert error.exit_code == 75
-    assert "nothing moved for 0.8 seconds (stall_timeout)" in error.message
+    assert "nothing moved for 0.8 s (stall_timeout)" in error.message
     return error.message
 
 

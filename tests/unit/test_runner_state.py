@@ -12,9 +12,9 @@ from singer_spark.runner import RunOptions, StateFiles
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state import PipelineState
 from singer_spark.state.change import replace_state
-from singer_spark.state.holder import Holder
-from singer_spark.state.lock import LockedError, LostLockError, locked
-from singer_spark.state.objects import Expect
+from singer_spark.state.holder import Holder, LockedError, LostLockError
+from singer_spark.state.lock import locked
+from singer_spark.storage.objects import Expect
 from tests.support.bench import TAP, TARGET, is_running
 
 

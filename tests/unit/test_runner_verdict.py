@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from singer_spark.runner.verdict import Loading
-from singer_spark.scope import Scope
+from singer_spark.protocol import Scope
+from singer_spark.runner.loading import Loading
 
 ALL = Scope()
 RANGE = Scope(rows="range", column="at")

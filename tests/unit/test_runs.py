@@ -12,18 +12,19 @@ import pytest
 from click.testing import CliRunner
 
 from singer_spark.cli import main
-from singer_spark.cli.table import lay_out, tell_count, tell_duration
+from singer_spark.cli.output import lay_out
 from singer_spark.errors import SettingsError, StateError
+from singer_spark.figures import format_count, format_milliseconds
 from singer_spark.pipeline import load_pipeline
 from singer_spark.runner import PlainDisplay, run_pipeline
 from singer_spark.runner.record import RunRecord
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state import PipelineState, create_state_store
-from singer_spark.state.folder import FolderObjects
-from singer_spark.state.holder import Holder, new_run_id
-from singer_spark.state.lock import BY_HAND, LockedError, locked
-from singer_spark.state.objects import Expect
+from singer_spark.state.holder import Holder, LockedError, new_run_id
+from singer_spark.state.lock import BY_HAND, locked
 from singer_spark.state.runs import list_runs, prune_runs, save_run
+from singer_spark.storage.folder import FolderObjects
+from singer_spark.storage.objects import Expect
 
 TAP = """
 for n in range(3): say(type="RECORD", stream="orders", record={"n": n})
@@ -123,7 +124,7 @@ class TestRecord:
         def fail(*_):
             raise StateError("no room")
 
-        monkeypatch.setattr("singer_spark.runner.book.save_run", fail)
+        monkeypatch.setattr("singer_spark.runner.state_store.save_run", fail)
         with pytest.raises(StateError, match=r"the state is stored, but .* no room") as caught:
             run()
         assert caught.value.exit_code == 74
@@ -135,7 +136,7 @@ class TestRecord:
         def fail(*_):
             raise StateError("no room")
 
-        monkeypatch.setattr("singer_spark.runner.book.save_run", fail)
+        monkeypatch.setattr("singer_spark.runner.state_store.save_run", fail)
         write("tap-fake", "sys.exit(3)")
         with pytest.raises(ChildError):
             run()
@@ -241,16 +242,16 @@ class TestTable:
         assert len(lay_out([("x" * 100,)])[0]) == 80
 
     @pytest.mark.parametrize(
-        ("count", "told"), [(0, "0"), (9_999_999, "9999999"), (12_345_678, "12.3M")]
+        ("count", "told"), [(0, "0"), (9_999_999, "9,999,999"), (12_345_678, "12.3M")]
     )
-    def test_counts_take_seven_characters(self, count, told):
-        assert tell_count(count) == told
+    def test_counts_are_short(self, count, told):
+        assert format_count(count) == told
 
     @pytest.mark.parametrize(
-        ("milliseconds", "told"), [(90, "0.1s"), (119_000, "119.0s"), (7_200_000, "2.0h")]
+        ("milliseconds", "told"), [(90, "0.09 s"), (119_000, "119 s"), (7_200_000, "2 h")]
     )
     def test_durations_are_short(self, milliseconds, told):
-        assert tell_duration(milliseconds) == told
+        assert format_milliseconds(milliseconds) == told
 
 
 class TestKeepRuns:

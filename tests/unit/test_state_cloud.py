@@ -11,9 +11,10 @@ from obstore.exceptions import PreconditionError
 from obstore.store import LocalStore, MemoryStore
 
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.state import StateStore, cloud, create_state_store
-from singer_spark.state.cloud import CloudObjects
-from singer_spark.state.objects import ConflictError, Expect
+from singer_spark.state import StateStore, create_state_store
+from singer_spark.storage import cloud
+from singer_spark.storage.cloud import CloudObjects
+from singer_spark.storage.objects import ConflictError, Expect
 from tests.support.stores import STATE
 
 
@@ -38,7 +39,7 @@ class TestChoice:
 
     def test_a_missing_package_names_the_extra(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "obstore", None)
-        monkeypatch.delitem(sys.modules, "singer_spark.state.cloud")
+        monkeypatch.delitem(sys.modules, "singer_spark.storage.cloud")
         with pytest.raises(SettingsError) as caught:
             create_state_store("gs://lake/state")
         assert "pip install 'singer-spark[cloud]'" in caught.value.message

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from singer_spark.errors import StateError
-from singer_spark.state.objects import refuse_unconditional
+from singer_spark.storage.objects import refuse_unconditional
 from tests.support.shop import TAP, invoke, make_folder, write, write_pipeline
 
 CATALOG = '{"streams": [{"tap_stream_id": "public-orders"}]}'
@@ -126,7 +126,7 @@ def test_another_value_of_lock_is_refused(tmp_path, monkeypatch):
 
 def test_a_write_over_an_old_version_that_passes_is_found_too(store, monkeypatch):
     write_ = store.objects.write
-    from singer_spark.state.objects import Expect
+    from singer_spark.storage.objects import Expect
 
     def careless(key, body, expected):
         return write_(key, body, Expect.ANYTHING if isinstance(expected, str) else expected)

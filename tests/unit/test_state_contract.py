@@ -8,12 +8,13 @@ from dataclasses import fields, replace
 import pytest
 
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.runner.book import StoreBook
 from singer_spark.runner.record import RunRecord
+from singer_spark.runner.state_store import StateInStore
 from singer_spark.state import PipelineState
-from singer_spark.state.lock import LostLockError, RunLock
-from singer_spark.state.objects import Expect
-from singer_spark.state.runs import list_runs, load_summary, save_run
+from singer_spark.state.holder import LostLockError
+from singer_spark.state.lock import RunLock
+from singer_spark.state.runs import list_runs, look_at, save_run
+from singer_spark.storage.objects import Expect
 from tests.support.locks import write_lock
 from tests.support.stores import STATE
 
@@ -170,7 +171,7 @@ class TestEveryStore:
 
         other = place.open()
         assert [run["run_id"] for run in list_runs(other, "p")] == ["r2", "r1", "r0"]
-        assert len(load_summary(other, "p").runs) == 3
+        assert len(look_at(other, "p")[0].runs) == 3
         assert other.list_pipelines() == []
         assert other.list_names() == ["p"]
         store.save(PipelineState("p", {"x": 1}))
@@ -186,7 +187,7 @@ class TestEveryStore:
         store.save(PipelineState("p", {"old": 1}))
         lock, record = RunLock(store, "p", "run-1"), RunRecord(pipeline="p", run_id="run-1")
         lock.acquire()
-        book = StoreBook(store, lock, record)
+        book = StateInStore(store, lock, record)
         book.read()
         write_lock(store)
 

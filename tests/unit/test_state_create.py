@@ -6,7 +6,7 @@ import pytest
 
 from singer_spark.errors import SettingsError
 from singer_spark.state import create_state_store
-from singer_spark.state.folder import FolderObjects
+from singer_spark.storage.folder import FolderObjects
 
 
 class TestChoice:

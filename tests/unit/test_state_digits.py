@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.runner import StateFiles
 from singer_spark.state import PipelineState
 from tests.support import shop
@@ -122,18 +122,18 @@ class TestByHand:
 
 
 def test_every_store_keeps_digits(store):
-    store.save(PipelineState("p", digits.loads(STATE)))
-    store.save_checkpoint("p", digits.loads(STATE))
+    store.save(PipelineState("p", exact_json.loads(STATE)))
+    store.save_checkpoint("p", exact_json.loads(STATE))
 
-    assert squeezed(digits.dumps(store.get("p").watermark)) == STATE
-    assert squeezed(digits.dumps(store.get_checkpoint("p"))) == STATE
+    assert squeezed(exact_json.dumps(store.get("p").watermark)) == STATE
+    assert squeezed(exact_json.dumps(store.get_checkpoint("p"))) == STATE
 
 
 def test_runs_that_move_a_digit_have_moved(bench):
-    from singer_spark.runner.repeat import is_left
+    from singer_spark.runner.run import is_left
 
     one, other = (
-        digits.loads(f'{{"o": {n}}}') for n in ("9007199254740995.1", "9007199254740995.2")
+        exact_json.loads(f'{{"o": {n}}}') for n in ("9007199254740995.1", "9007199254740995.2")
     )
     assert one == other
     record = {"bookmarks_before": one, "bookmarks_after": other, "streams": {}}
@@ -145,13 +145,13 @@ def test_meltano_reads_the_same_number(tmp_path):
     from singer_spark.state import create_state_store
 
     store = create_state_store(f"meltano+file://{tmp_path}")
-    store.save(PipelineState("p", digits.loads(STATE)))
+    store.save(PipelineState("p", exact_json.loads(STATE)))
     text = (tmp_path / "p/state.json").read_text()
     assert STATE in squeezed(text)
     (tmp_path / "p/state.json").write_text(
         text.replace('"partial": {}', f'"partial": {{"singer_state": {STATE}}}')
     )
-    assert squeezed(digits.dumps(store.get("p").watermark)) == STATE
+    assert squeezed(exact_json.dumps(store.get("p").watermark)) == STATE
 
 
 def test_files_of_a_bench(bench):
@@ -159,4 +159,4 @@ def test_files_of_a_bench(bench):
     bench.write("target-fake", TARGET)
     result = bench.run(files=StateFiles(None, bench.folder / "out.json"))
     assert squeezed((bench.folder / "out.json").read_text()) == STATE
-    assert json.loads(digits.dumps(result.state))
+    assert json.loads(exact_json.dumps(result.state))

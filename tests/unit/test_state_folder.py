@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from singer_spark.errors import StateError
-from singer_spark.state import PipelineState, create_state_store, folder
+from singer_spark.state import PipelineState, create_state_store
+from singer_spark.storage import folder
 from tests.support.stores import STATE
 
 
@@ -22,7 +23,7 @@ class TestFolder:
         def fail(_descriptor):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("singer_spark.state.folder.os.fsync", fail)
+        monkeypatch.setattr("singer_spark.storage.folder.os.fsync", fail)
         with pytest.raises(StateError, match="No space left on device"):
             store.save(replace(saved, watermark={"new": 1}))
         assert create_state_store(tmp_path).get("shop-orders") == STATE

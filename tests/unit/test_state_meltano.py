@@ -16,9 +16,9 @@ from meltano.core.state_store.s3.backend import S3StateStoreManager
 
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.state import PipelineState, create_state_store
-from singer_spark.state import meltano as module
 from singer_spark.state.lock import RunLock
 from singer_spark.state.runs import save_run
+from singer_spark.storage import meltano as module
 from tests.support.commands import command
 
 ID = "dev:tap-a-to-target-b"

@@ -7,9 +7,10 @@ from botocore.exceptions import ClientError
 
 from singer_spark.errors import StateError
 from singer_spark.state import PipelineState, create_state_store
-from singer_spark.state.lock import LockedError, locked
+from singer_spark.state.holder import LockedError
+from singer_spark.state.lock import locked
 from singer_spark.state.runs import list_runs, look_at
-from singer_spark.state.s3 import S3Objects
+from singer_spark.storage.s3 import S3Objects
 
 
 def test_a_run_keeps_state_record_and_lock_in_its_store(bench, place):

@@ -12,12 +12,11 @@ from sqlalchemy import event
 from singer_spark.cli import main
 from singer_spark.errors import StateError
 from singer_spark.state import PipelineState, create_state_store
-from singer_spark.state import summary as summary_module
-from singer_spark.state.documents import NewerSchemaError
+from singer_spark.state import runs as summary_module
 from singer_spark.state.lock import RunLock
-from singer_spark.state.objects import ConflictError, Expect
-from singer_spark.state.runs import list_runs, load_summary, look_at, save_run
-from singer_spark.state.summary import KEPT_RUNS, Summary
+from singer_spark.state.runs import KEPT_RUNS, Summary, list_runs, look_at, save_run
+from singer_spark.state.store import NewerSchemaError
+from singer_spark.storage.objects import ConflictError, Expect
 
 
 def record(number, **more):
@@ -101,8 +100,8 @@ class TestContent:
         for number in (2, 1, 3):
             save_run(store, "p", record(number))
 
-        assert load_summary(store, "p").runs == (record(3), record(2), record(1))
-        assert load_summary(store, "nobody") == Summary("nobody")
+        assert look_at(store, "p")[0].runs == (record(3), record(2), record(1))
+        assert look_at(store, "nobody")[0] == Summary("nobody")
 
     def test_who_runs_now_is_told_beside(self, store):
         lock = RunLock(store, "p", "now")
@@ -116,7 +115,7 @@ class TestContent:
         for number in range(KEPT_RUNS + 5):
             save_run(store, "p", record(number))
 
-        summary = load_summary(store, "p")
+        summary = look_at(store, "p")[0]
         assert len(summary.runs) == KEPT_RUNS
         assert not summary.is_complete
         assert len(list_runs(store, "p")) == KEPT_RUNS + 5
@@ -129,7 +128,7 @@ class TestContent:
         for number in range(4):
             save_run(store, "p", record(number, streams=big, error="e"))
 
-        runs = load_summary(store, "p").runs
+        runs = look_at(store, "p")[0].runs
         assert len(json.dumps(runs)) < 10_000
         assert ["streams" in run for run in runs] == [True, False, False, False]
         assert all(run["error"] == "e" for run in runs)
@@ -138,13 +137,13 @@ class TestContent:
     def test_of_a_run_told_of_twice_the_last_counts(self, store):
         save_run(store, "p", record(1, exit_code=1))
         save_run(store, "p", record(1, exit_code=2))
-        assert [run["exit_code"] for run in load_summary(store, "p").runs] == [2]
+        assert [run["exit_code"] for run in look_at(store, "p")[0].runs] == [2]
 
     def test_others_do_not_replace_what_a_run_told_of_itself(self, store):
         save_run(store, "p", record(1))
         with pytest.raises(ConflictError):
             save_run(store, "p", record(1, exit_code=137), Expect.ABSENT)
-        assert load_summary(store, "p").runs == (record(1),)
+        assert look_at(store, "p")[0].runs == (record(1),)
 
         # A run that died between the two writes.
         store.objects.delete("p/runs/r00001.json")
@@ -163,7 +162,7 @@ class TestHealing:
         if body is not None:
             store.objects.write("p/summary.json", body, Expect.ABSENT)
 
-        assert len(load_summary(store, "p").runs) == 3
+        assert len(look_at(store, "p")[0].runs) == 3
         assert len(look_at(store, "p")[0].runs) == 3
         assert len(list_runs(store, "p", 2)) == 2
         save_run(store, "p", record(3))
@@ -175,7 +174,7 @@ class TestHealing:
         store.objects.delete("p/summary.json")
         store.objects.write("p/runs/r00000.json", b"?", Expect.ANYTHING)
 
-        assert load_summary(store, "p").runs == (record(1),)
+        assert look_at(store, "p")[0].runs == (record(1),)
 
     def test_a_store_out_of_reach_is_no_damage(self, store, monkeypatch):
         save_run(store, "p", record(1))
@@ -185,7 +184,7 @@ class TestHealing:
 
         monkeypatch.setattr(store.objects, "read", fail)
         with pytest.raises(StateError, match="out of reach"):
-            load_summary(store, "p")
+            look_at(store, "p")[0]
 
 
 class TestNewerVersion:
@@ -193,7 +192,7 @@ class TestNewerVersion:
         save_run(store, "p", record(1))
         store.save(PipelineState("p", {"x": 1}, run_count=1))
         readers = {
-            "summary.json": lambda: load_summary(store, "p"),
+            "summary.json": lambda: look_at(store, "p")[0],
             "runs/r00001.json": lambda: list_runs(store, "p"),
             "meta.json": lambda: store.get("p"),
         }

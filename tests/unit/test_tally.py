@@ -8,8 +8,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from singer_spark.runner import tally as tally_module
-from singer_spark.runner.tally import Tally
+from singer_spark.runner import streams as tally_module
+from singer_spark.runner.streams import Tally
 
 STREAMS = ["orders", "orders2", "order", "a,b", 'quo"te', "ü", "x\\y", "s5", "s6", "s7", "s8"]
 TRAPS = ['\n{"type":"RECORD","stream":"orders",', '{"type": "RECORD", "stream": "orders"}', ""]

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from singer_spark.assignment import Loaded
-from singer_spark.scope import Scope
+from singer_spark.protocol import Scope
 from singer_spark.state.change import move_bookmark
-from tap_spark_source.again import AT_BOOKMARK, Again, Rows
-from tap_spark_source.key import Key
-from tap_spark_source.scope import read_for
+from tap_spark_source.plan.key import Key
+from tap_spark_source.plan.scope import read_for
+from tap_spark_source.sources.row_json import AT_BOOKMARK, Again, Rows
 from tests.support.memory import MemorySource, rows_of
 from tests.support.ways import BY_AT, BY_AT_AND_ID, TABLE, Run, incremental, rows
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from singer_spark.errors import TransientError
-from tap_spark_source.batches import _check
+from tap_spark_source.output.batch_files import _check
 
 
 @pytest.mark.parametrize(("damage", "left"), [("removed", 3), ("cut", 0), ("other", 4)])

@@ -6,9 +6,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from tap_spark_source.bookmark import to_mark
-from tap_spark_source.key import Key
-from tap_spark_source.table import Column
+from tap_spark_source.plan.key import Key
+from tap_spark_source.plan.table import Column
+from tap_spark_source.readers.marks import to_mark
 
 NEVER = Mock(spec=[])  # a session that is asked for nothing
 

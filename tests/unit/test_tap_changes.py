@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 from singer_spark.assignment import Loaded
 from singer_spark.errors import SchemaError, StateError
-from tap_spark_source.plan import ReadPlan
-from tap_spark_source.sources import FoundFile
-from tap_spark_source.sources.connect import given_field
-from tap_spark_source.sources.debezium import fields_of, keys_of, read_event, tell_types
-from tap_spark_source.sources.files import is_complete
-from tap_spark_source.table import Table
-from tap_spark_source.ways.delta_log import stops
-from tap_spark_source.ways.kafka_log import cuts, known_starts, runs
-from tap_spark_source.ways.new_files import new_files, pieces, seen_after
+from tap_spark_source.plan.read_plan import ReadPlan
+from tap_spark_source.plan.table import Table
+from tap_spark_source.readers.delta_log import stops
+from tap_spark_source.readers.kafka_log import cuts, known_starts, runs
+from tap_spark_source.readers.new_files import chunks, new_files, seen_after
+from tap_spark_source.sources.files import FoundFile, is_complete
+from tap_spark_source.sources.kafka.connect import given_field
+from tap_spark_source.sources.kafka.debezium import fields_of, keys_of, read_event, tell_types
 
 
 def decimal(scale: str) -> dict:
@@ -85,9 +84,9 @@ class CountedFiles:
 def test_files_that_a_limit_leaves_are_told_as_left():
     source = CountedFiles(*(file(name, minute(at)) for at, name in enumerate("abcd")))
     read = ReadPlan(table=Table(stream="t", name="t"), columns=(), key_properties=(), max_rows=3)
-    (first,) = pieces(source, read)
+    (first,) = chunks(source, read)
     assert ([one.name for one in first.frame], first.is_last) == (["a", "b"], False)
-    (rest,) = pieces(source, replace(read, bookmark=first.bookmark))
+    (rest,) = chunks(source, replace(read, bookmark=first.bookmark))
     assert ([one.name for one in rest.frame], rest.is_last) == (["c", "d"], True)
 
 
@@ -167,20 +166,20 @@ def test_a_bookmark_of_the_future_is_told(caplog):
     ahead = (now + timedelta(days=1)).isoformat(timespec="microseconds")
     source = CountedFiles(replace(file("a", ahead), is_future=True), file("b", minute(1)))
     read = ReadPlan(table=Table(stream="t", name="t"), columns=(), key_properties=())
-    (piece,) = pieces(source, read)
-    assert piece.bookmark["files"] == {
+    (chunk,) = chunks(source, read)
+    assert chunk.bookmark["files"] == {
         "modified": minute(1),
         "names": {"a": ahead, "b": minute(1)},
     }
     assert "t: 1 files have a time of modification in the future, such as a of" in caplog.text
     caplog.clear()
-    list(pieces(source, replace(read, bookmark=piece.bookmark)))
+    list(chunks(source, replace(read, bookmark=chunk.bookmark)))
     assert caplog.text == ""
     kept = {"files": {"modified": ahead, "names": ["a"]}}
-    list(pieces(source, replace(read, bookmark=kept)))
+    list(chunks(source, replace(read, bookmark=kept)))
     assert "not found: run with --refresh t" in caplog.text
     appended = replace(read, bookmark=kept, loaded=Loaded())
-    list(pieces(source, appended))
+    list(chunks(source, appended))
     assert "found: remove the table if its rows are appended, then run with --ref" in caplog.text
 
 
@@ -189,13 +188,13 @@ def test_names_of_files_that_are_no_texts_are_a_state_error():
     table = Table(stream="t", name="t")
     plan = ReadPlan(table=table, columns=(), key_properties=(), bookmark=bookmark)
     with pytest.raises(StateError, match="t: the bookmark's files must hold modified and names"):
-        list(pieces(None, plan))
+        list(chunks(None, plan))
     with pytest.raises(StateError, match="must hold modified and names"):
-        list(pieces(None, replace(plan, bookmark={"files": {"names": {"a": 1}}})))
+        list(chunks(None, replace(plan, bookmark={"files": {"names": {"a": 1}}})))
     for modified in ("yesterday", 5):
         bookmark = {"files": {"modified": modified, "names": []}}
         with pytest.raises(StateError, match="must hold modified and names"):
-            list(pieces(None, replace(plan, bookmark=bookmark)))
+            list(chunks(None, replace(plan, bookmark=bookmark)))
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ import sqlite3
 
 import pytest
 
-from tap_spark_source.sources.derby import Derby
-from tap_spark_source.sources.dialect import DECIMAL_HINT, PLAIN, Dialect
-from tap_spark_source.sources.mysql import MariaDB, MySQL
-from tap_spark_source.sources.oracle import Oracle
-from tap_spark_source.sources.postgres import Postgres
-from tap_spark_source.sources.sqlite import SQLite
-from tap_spark_source.sources.sqlserver import SQLServer
-from tap_spark_source.table import Column
+from tap_spark_source.dialects.base import DECIMAL_HINT, PLAIN, Dialect
+from tap_spark_source.dialects.derby import Derby
+from tap_spark_source.dialects.mysql import MariaDB, MySQL
+from tap_spark_source.dialects.oracle import Oracle
+from tap_spark_source.dialects.postgres import Postgres
+from tap_spark_source.dialects.sqlite import SQLite
+from tap_spark_source.dialects.sqlserver import SQLServer
+from tap_spark_source.plan.table import Column
 
 
 def every(label: str) -> str:

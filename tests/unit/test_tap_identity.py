@@ -8,7 +8,7 @@ import pytest
 
 from singer_spark.assignment import Assignment
 from singer_spark.errors import StateError
-from tap_spark_source.identity import Identity, place_of
+from tap_spark_source.plan.source_settings import Identity, place_of
 from tap_spark_source.settings import Settings
 
 

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from tap_spark_source.idle import idle_settings
-from tap_spark_source.plan import plan_read
-from tap_spark_source.replication import plan_replication
+from tap_spark_source.plan.read_plan import plan_read
+from tap_spark_source.plan.replication import plan_replication
+from tap_spark_source.plan.table import Column, Table
+from tap_spark_source.plan.warnings import idle_settings
 from tap_spark_source.settings import Settings
-from tap_spark_source.table import Column, Table
 
 KINDS = {"id": "bigint", "at": "timestamp", "code": "string"}
 COLUMNS = tuple(Column(name=name, datatype=kind, schema={}) for name, kind in KINDS.items())

@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from singer_spark.errors import SettingsError, SourceError, StateError
-from tap_spark_source.catalog import read_catalog
-from tap_spark_source.plan import plan_read
-from tap_spark_source.replication import Replication, plan_replication
+from tap_spark_source.plan.read_plan import plan_read
+from tap_spark_source.plan.replication import Replication, plan_replication, read_catalog
+from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.settings import Settings
-from tap_spark_source.table import Column, Table
 
 COLUMNS = {
     "id": "bigint",

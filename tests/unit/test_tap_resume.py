@@ -8,10 +8,11 @@ import pytest
 
 from singer_spark.assignment import Loaded
 from singer_spark.errors import StateError
-from tap_spark_source.comparison import Form, Snapshot
-from tap_spark_source.key import Key
-from tap_spark_source.ways import delta_log, without_stale_markers
-from tap_spark_source.window import Window
+from tap_spark_source.plan.bookmark import without_stale_markers
+from tap_spark_source.plan.key import Key
+from tap_spark_source.plan.read_plan import KeyForm, Snapshot
+from tap_spark_source.plan.window import Window
+from tap_spark_source.readers import delta_log
 from tests.support.memory import MemorySource
 from tests.support.ways import BY_AT, BY_AT_AND_ID, BY_ID, TABLE, Run, incremental, plan, rows
 
@@ -75,7 +76,7 @@ def test_how_far_another_method_came_is_forgotten_or_rows_would_come_twice(optio
     """What this run tells, a later one of that method would tell once more from there."""
     read = replace(plan({**FAR, "kept": 1}, **options), key_properties=())
     assert without_stale_markers(read).bookmark.keys() == {*kept, "kept"}
-    compared = Snapshot(mode="keys", path="/x", form=Form(source="s", key=()))
+    compared = Snapshot(mode="keys", path="/x", form=KeyForm(source="s", key=()))
     assert "snapshot" in without_stale_markers(replace(read, snapshot=compared)).bookmark
 
 
@@ -94,15 +95,15 @@ def test_a_first_read_without_a_key_never_begins_anew(key):
     halfway = {"delta_snapshot": {"version": 1, "key": 3, "key_columns": ["id"]}}
     read = replace(plan(halfway, method="LOG_BASED", key=key), key_properties=())
     with pytest.raises(StateError, match=r"t: its first read was cut .* or run with --refresh t$"):
-        list(delta_log.pieces(None, read))
+        list(delta_log.chunks(None, read))
     appended = replace(read, key_properties=("id",), loaded=Loaded())
     with pytest.raises(StateError, match="or remove the table if its rows are appended, then run"):
-        list(delta_log.pieces(None, appended))
+        list(delta_log.chunks(None, appended))
 
 
 def test_a_comparison_of_rows_forgets_a_full_read_that_was_interrupted():
     bookmark = {"full_table": {"version": 1, "key": 2}, "kept": 1}
-    rows_mode = Snapshot(mode="rows", path="/x", form=Form(source="s", key=()))
+    rows_mode = Snapshot(mode="rows", path="/x", form=KeyForm(source="s", key=()))
     compared = plan(bookmark, snapshot=rows_mode)
     assert without_stale_markers(compared).bookmark == {"kept": 1}
     keys = replace(compared, snapshot=replace(rows_mode, mode="keys"))
@@ -130,7 +131,7 @@ def test_limited_runs_do_not_read_a_heap_of_a_list_key_again_and_again(slice_row
         if run.is_complete:
             break
     assert bookmark["replication_key_value"] == [6, 600]
-    # Once in pieces, and once more by the run that comes beyond them.
+    # Once in chunks, and once more by the run that comes beyond them.
     assert len(seen) <= 2 * 600 + 20
     assert runs <= 32
     assert {"id": 7, "at": 5, "code": "changed"} in seen

@@ -9,21 +9,21 @@ from hypothesis import given
 from hypothesis import settings as tries
 from hypothesis import strategies as st
 
-from singer_spark import digits
-from singer_spark.scope import Scope
-from tap_spark_source.key import number_below
-from tap_spark_source.plan import ReadPlan, plan_read
-from tap_spark_source.replication import Replication
-from tap_spark_source.scope import (
+from singer_spark import exact_json
+from singer_spark.protocol import Scope
+from tap_spark_source.plan.key import number_below
+from tap_spark_source.plan.read_plan import ReadPlan, plan_read
+from tap_spark_source.plan.replication import Replication
+from tap_spark_source.plan.scope import (
     Traits,
     completes_version,
     mapped,
     scope_of_late_rows,
     scope_of_read,
 )
+from tap_spark_source.plan.table import Column, Table
+from tap_spark_source.readers.open_window import bounds_of
 from tap_spark_source.settings import Settings
-from tap_spark_source.table import Column, Table
-from tap_spark_source.ways import bounds_of
 from tests.support.memory import MemorySource
 from tests.support.ways import BY_AT, BY_AT_AND_ID, BY_ID, Run, incremental, plan, rows
 
@@ -253,7 +253,7 @@ def _is_in(said: Scope, value: int | None) -> bool:
 
 def test_a_bookmark_that_is_a_number_keeps_its_digits():
     price = Column(name="price", datatype="decimal(38,1)", schema={})
-    value = digits.loads("9007199254740995.1")
+    value = exact_json.loads("9007199254740995.1")
     assert number_below(price, value, 0) == "9007199254740995.1"
     with pytest.raises(ValueError, match="is beyond what decimal"):
-        number_below(price, digits.loads("1e400"), 0)
+        number_below(price, exact_json.loads("1e400"), 0)

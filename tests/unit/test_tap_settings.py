@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from singer_spark.errors import SettingsError
-from tap_spark_source.catalog import read_catalog
-from tap_spark_source.settings import Settings, source_problems
+from singer_spark.settings import spark_problems
+from tap_spark_source.plan.replication import read_catalog
+from tap_spark_source.plan.source_settings import source_problems
+from tap_spark_source.settings import Settings
 from tap_spark_source.tap import TapSparkSource
 
 GOOD = {"source_url": "parquet:/lake"}
@@ -200,3 +202,13 @@ def test_a_key_in_the_catalogs_metadata_beats_the_streams_own_field(metadata, ex
         "metadata": [{"breadcrumb": [], "metadata": metadata}],
     }
     assert read_catalog({"streams": [stream]})["s"].key_properties == expected
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "local-cluster[1,1,1024]"])
+def test_a_secret_in_the_options_of_workers_is_refused(master):
+    key, secret = "spark.executor.extraJavaOptions", "-Djavax.net.ssl.trustStorePassword=s3cr3t"
+    (problem,) = spark_problems({"spark_master": master, "spark_conf": {key: secret}})
+    assert "list of processes" in problem
+    assert "s3cr3t" not in problem
+    assert spark_problems({"spark_master": master, "spark_conf": {key: "@/etc/options"}}) == []
+    assert spark_problems({"spark_master": "local[2]", "spark_conf": {key: secret}}) == []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tap_spark_source.comparison import Form, source_of
-from tap_spark_source.ways.snapshot_store import Base, Kept, base_of, folder_name
+from tap_spark_source.plan.read_plan import KeyForm
+from tap_spark_source.plan.source_settings import source_of
+from tap_spark_source.readers.snapshot_store import Base, Kept, base_of, folder_name
 
-FORM, OTHER = Form(source="s", key=("id integer",)), Form(source="s", key=("id string",))
+FORM, OTHER = KeyForm(source="s", key=("id integer",)), KeyForm(source="s", key=("id string",))
 
 
 def test_two_streams_never_share_a_folder():
@@ -18,7 +19,7 @@ def test_two_streams_never_share_a_folder():
     assert folder_name("..") == "~2e."
 
 
-def kept(*versions: str, form: Form | None = FORM, is_told: bool = False) -> list[Kept]:
+def kept(*versions: str, form: KeyForm | None = FORM, is_told: bool = False) -> list[Kept]:
     return [Kept(version=version, is_told=is_told, form=form) for version in versions]
 
 
@@ -39,7 +40,7 @@ def test_keys_that_were_written_otherwise_are_never_compared():
 
 
 def test_a_version_of_an_earlier_release_is_compared_where_its_key_has_one_column():
-    several = Form(source="s", key=("a integer", "b integer"))
+    several = KeyForm(source="s", key=("a integer", "b integer"))
     assert base_of(kept("1", form=None), FORM, "1", run="5").versions == 1
     assert base_of(kept("1", form=None), several, "1", run="5").versions is None
 

@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from singer_spark.errors import SourceError
-from tap_spark_source.spool import spooled_blocks
+from tap_spark_source.output.line_blocks import spooled_blocks
 
 
 class Written:

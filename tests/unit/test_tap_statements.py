@@ -5,20 +5,19 @@ from __future__ import annotations
 import pytest
 
 from singer_spark.errors import SourceError
-from tap_spark_source.advice import advice
-from tap_spark_source.key import Edge, Key, Range
-from tap_spark_source.plan import ReadPlan
-from tap_spark_source.slicing import Slice
-from tap_spark_source.sources.base import Reach, one_per_stream
-from tap_spark_source.sources.derby import Derby
-from tap_spark_source.sources.dialect import Dialect
-from tap_spark_source.sources.mysql import MySQL
-from tap_spark_source.sources.postgres import Postgres
-from tap_spark_source.sources.sparksql import SparkSQL
-from tap_spark_source.sources.sqlserver import SQLServer
-from tap_spark_source.sources.statements import KeyNames, conditions_of, survey_statement
-from tap_spark_source.table import Column, Index, Table
-from tap_spark_source.window import Window
+from tap_spark_source.dialects.base import Dialect
+from tap_spark_source.dialects.derby import Derby
+from tap_spark_source.dialects.mysql import MySQL
+from tap_spark_source.dialects.postgres import Postgres
+from tap_spark_source.dialects.sqlserver import SQLServer
+from tap_spark_source.dialects.statements import KeyNames, SparkSQL, conditions_of, survey_statement
+from tap_spark_source.plan.key import Edge, Key, Range
+from tap_spark_source.plan.read_plan import ReadPlan
+from tap_spark_source.plan.slices import Reach, Slice
+from tap_spark_source.plan.table import Column, Index, Table
+from tap_spark_source.plan.warnings import advice
+from tap_spark_source.plan.window import Window
+from tap_spark_source.sources.base import one_per_stream
 
 
 def column(name: str, datatype: str = "bigint", **more) -> Column:

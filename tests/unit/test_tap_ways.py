@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from singer_spark.assignment import Loaded
 from singer_spark.errors import DataError, SettingsError
-from singer_spark.scope import Scope
-from tap_spark_source.key import Key
-from tap_spark_source.plan import ReadPlan
-from tap_spark_source.scope import read_for
-from tap_spark_source.slicing import Survey, cuts_of
-from tap_spark_source.table import Column
-from tap_spark_source.ways import pieces
-from tap_spark_source.window import Window
+from singer_spark.protocol import Scope
+from tap_spark_source.plan.key import Key
+from tap_spark_source.plan.read_plan import ReadPlan
+from tap_spark_source.plan.scope import read_for
+from tap_spark_source.plan.slices import Survey, cuts_of
+from tap_spark_source.plan.table import Column
+from tap_spark_source.plan.window import Window
+from tap_spark_source.readers import chunks
 from tests.support.memory import MemorySource
 from tests.support.ways import BY_AT, BY_AT_AND_ID, BY_ID, TABLE, Run, incremental, plan, rows
 
@@ -175,7 +175,7 @@ def test_rows_of_a_lookback_are_a_piece_of_their_own_where_they_must_be(options,
     source = MemorySource(rows(*range(10)))
     known = {"replication_key": "at", "replication_key_value": 7}
     read = incremental(known, BY_AT, lookback=3, is_observed=True, **options)
-    found = list(pieces(source, read, version=1))
+    found = list(chunks(source, read, version=1))
     apart = [row["at"] for one in found if one.below_bookmark for row in one.frame or ()]
     assert apart == [4, 5, 6] * pieces_below
     counted = [one.below.condition for one in found if one.below]

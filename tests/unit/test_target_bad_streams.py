@@ -199,7 +199,7 @@ STREAMS = {
             declaring("a", {"type": "string", "pattern": "^(a+)+$"}),
             of_record(json.dumps({"id": 1, "a": "a" * 50 + "!"})),
         ],
-        "65 stream s, line 2: a breaks the rule pattern: 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "65 stream s, line 2: a breaks the rule pattern: a text does not satisfy ",
     ),
     "such a pattern of names": (
         [
@@ -250,7 +250,7 @@ STREAMS = {
     ),
     "a pattern that only the fast validator knows": (
         [declaring("a", {"type": "string", "pattern": r"^\p{L}+$"}), of_record('{"id":1,"a":"5"}')],
-        "65 stream s, line 2: a breaks the rule pattern: '5' does not match ",
+        "65 stream s, line 2: a breaks the rule pattern: a text does not satisfy ",
     ),
     "a STATE without a value": (
         [message(type="STATE")],

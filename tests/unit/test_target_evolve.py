@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import types as T
 
-from singer_spark.datatype import parse_datatype
 from singer_spark.errors import SchemaError
+from singer_spark.types import parse_datatype
 from target_spark_delta.table.evolve import (
     AddColumn,
     Relax,

@@ -15,9 +15,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from singer_spark.datatype import to_ddl
 from singer_spark.errors import SingerSparkError
 from singer_spark.names import quote
+from singer_spark.types import to_ddl
 from target_spark_delta import target
 from target_spark_delta.intake import segments
 from target_spark_delta.rows.values import misfit, typed, wire_type

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from singer_spark import digits
+from singer_spark import exact_json
 from singer_spark.assignment import Assignment, Attempt
 from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import StateError, TransientError
@@ -55,7 +55,7 @@ class TestRowsThatTheRunnerCouldNotSee:
         return check
 
     def left(self, written="2", text='{"files": 9007199254740995.1}', **said):
-        said = {**self.SAID, "state": digits.loads(text), **said}
+        said = {**self.SAID, "state": exact_json.loads(text), **said}
         return "WRITE", said, {"numOutputRows": written}
 
     def test_the_way_on_is_named_and_how_far_they_go_is_reported(self, check, tmp_path):
@@ -130,7 +130,7 @@ class TestAPausedRun:
             loads = {"load_segment": lambda *_, **__: loaded.append(1)}
             stand_in(monkeypatch, claim_table=claim, **loads)
             told |= {"failed": {run_id: Attempt() for run_id in failed}, "read": {"users": 2}}
-            told = {"begins": {"users": digits.canonical(self.BEGUN)}, **told}
+            told = {"begins": {"users": exact_json.canonical(self.BEGUN)}, **told}
             lake.run(message, record("users", {"id": 1}), known={}, claims=True, **told)
             return loaded
 

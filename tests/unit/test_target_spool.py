@@ -187,7 +187,7 @@ def test_what_follows_a_record_in_a_batch_file_never_becomes_a_member(full):
         full=full,
         partial=False,
     )
-    make = line_maker(Manifest(files=("f",), format="jsonl", line=3, rules=rules))
+    make = line_maker(Manifest(files=("f",), format="jsonl", line=3, rules=rules), quotes=True)
     texts = [b'{"id":1}', b'5,"!":null', b'{"id":%b},"!":null' % (b"9" * 5000), b'{"id":1},"#":-1']
     rows = [(number, "f", text, None) for number, text in enumerate(texts)]
     (made,) = make(iter([tuple(map(pa.array, zip(*rows, strict=True)))]))

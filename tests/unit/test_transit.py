@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from singer_spark.pipeline.transit import transit_advice
+from singer_spark.pipeline.source_url import state_advice, transit_advice
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,21 @@ def test_nothing_is_said_where_the_server_is_known(config):
         "jdbc:postgresql://localhost,db/shop",
         "jdbc:postgresql://db/shop?sslmode=require",
         "jdbc:postgresql://localhost.evil.example/shop",
+        "jdbc:postgresql://db/shop?sslmode=verify-ca",
+        "jdbc:postgresql://db/shop?sslmode=verify-full&sslmode=disable",
     ],
 )
 def test_another_host_has_to_prove_itself(url):
     advice = transit_advice({"source_url": url})
     assert "sslmode=verify-full" in (advice or "")
     assert "s3cr3t" not in (advice or "")
+
+
+def test_a_state_store_has_to_prove_itself_too():
+    url = "postgresql://me:s3cr3t@db.example/states"
+    for state in (url, {"url": url}, f"{url}?sslmode=require"):
+        advice = state_advice(state)
+        assert "sslmode=verify-full in state" in (advice or "")
+        assert "s3cr3t" not in (advice or "")
+    for state in (f"{url}?sslmode=verify-full", "postgresql+psycopg://localhost/x", "sqlite:///x"):
+        assert state_advice(state) is None

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as T
 
-from singer_spark.datatype import parse_datatype, to_ddl
 from singer_spark.errors import SchemaError
-from singer_spark.typemap import to_json_schema, to_spark_type
+from singer_spark.types import parse_datatype, to_ddl, to_json_schema, to_spark_type
 
 
 @pytest.mark.parametrize(

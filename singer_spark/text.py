@@ -1,0 +1,84 @@
+"""Text for people: control characters escaped, durations and lists of names written and read.
+
+Text from outside may clear a screen, turn the order of signs, or begin a line that looks like ours.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from singer_spark.secrets import mask
+
+_CONTROL = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_IN_TEXT = re.compile(f"[{_CONTROL}]")
+_IN_LINE = re.compile(f"[\n{_CONTROL}]")
+
+
+def printable(text: str) -> str:
+    """Escape control characters; lines and tabs stay."""
+    return _IN_TEXT.sub(_escape, text)
+
+
+def one_line(text: str) -> str:
+    """Escape control characters, line breaks among them."""
+    return _IN_LINE.sub(_escape, text)
+
+
+def printable_json(text: str) -> str:
+    """Escape control characters in JSON as JSON does; they stand in its texts alone."""
+    return _IN_TEXT.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def guard_logs() -> None:
+    """Escape what this process logs from now on, whoever logs it, and hide secrets in it."""
+    make = logging.getLogRecordFactory()
+    if getattr(make, "is_guarded", False):
+        return
+
+    def guarded(*args: Any, **members: Any) -> logging.LogRecord:
+        record = make(*args, **members)
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError):  # logging tells of it by itself
+            return record
+        if (safe := one_line(mask(message))) != message:
+            record.msg, record.args = safe, ()
+        return record
+
+    guarded.is_guarded = True  # type: ignore[attr-defined]
+    logging.setLogRecordFactory(guarded)
+
+
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_UNITS = (86_400, 3_600, 60, 1)  # seconds
+
+
+def parse_duration(text: Any) -> int | None:
+    """Turn a duration such as 6h, 90s or 1h30m into seconds; None where it is none."""
+    match = _DURATION.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        return None
+    seconds = sum(int(n or 0) * unit for n, unit in zip(match.groups(), _UNITS, strict=True))
+    return seconds or None
+
+
+def listed(names: Iterable[str], most: int = 5) -> str:
+    """List names for a message, of many the first."""
+    known = [*names] or ["none"]
+    more = len(known) - most
+    return ", ".join(known) if more <= 0 else f"{', '.join(known[:most])} and {more} more"
+
+
+def format_duration(seconds: float) -> str:
+    """Write a duration in its largest unit."""
+    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f}{name}"
+    return f"{seconds:.0f}s"

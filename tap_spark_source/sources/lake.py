@@ -1,0 +1,157 @@
+"""What folders and catalogs share: a table is one DataFrame, and Spark applies every filter."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from singer_spark.errors import SourceError
+from singer_spark.names import names_variable, quote
+from singer_spark.types import column_names, to_ddl
+from tap_spark_source.dialects.statements import (
+    NOTHING,
+    KeyNames,
+    SparkSQL,
+    conditions_of,
+    expression_of,
+    mark_texts,
+)
+from tap_spark_source.plan.key import Key, Mark, Range
+from tap_spark_source.plan.read_plan import ReadPlan
+from tap_spark_source.plan.slices import Reach, Slice, Survey
+from tap_spark_source.plan.table import Column, Table
+from tap_spark_source.settings import Settings
+from tap_spark_source.sources.base import Source, describe_column, source_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+_SPARK = SparkSQL()
+_SAMPLED_KEYS = 20_000
+
+
+class LakeSource(Source):
+    """Tables that Spark itself knows how to read."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        super().__init__(spark, settings)
+        self._frames: dict[str, DataFrame] = {}
+
+    @abstractmethod
+    def sql_name(self, table: Table) -> str:
+        """Name a Delta table in Spark SQL."""
+
+    def pin(self, table: Table, version: int) -> None:
+        """Read a Delta table as it was at a version; columns that it did not have then are NULL."""
+        found = self.spark.sql(f"select * from {self.sql_name(table)} version as of {version}")
+        new = [
+            field
+            for field in self._frames[table.stream].schema.fields
+            if field.name not in found.columns
+        ]
+        nulls = (f"cast(null as {to_ddl(field.dataType)}) as {quote(field.name)}" for field in new)
+        self._frames[table.stream] = found.selectExpr("*", *nulls)
+
+    def wanted_rows(self, frame: DataFrame, plan: ReadPlan) -> DataFrame:
+        """Leave out the rows that a plan does not ask for."""
+        for condition in conditions_of(_SPARK, plan):
+            frame = frame.where(condition)
+        return frame
+
+    def rows_of(self, frame: DataFrame, plan: ReadPlan, *more: str) -> DataFrame:
+        """Select the columns of a plan, and some expressions more."""
+        items = (
+            f"{column.parsed(expression_of(_SPARK, column))} as {quote(column.name)}"
+            for column in plan.columns
+        )
+        return frame.selectExpr(*items, *more)
+
+    @override
+    def describe(self, table: Table, expression: str) -> Column:
+        with source_errors(self._settings, table.stream):
+            frame = self._frames[table.stream].selectExpr(f"({expression}) as {quote(expression)}")
+            (field,) = frame.schema.fields
+        column = describe_column(field, singer_decimal=self._settings.singer_decimal)
+        return replace(column, sql=expression)
+
+    @override
+    def frame(self, plan: ReadPlan, part: Slice | None = None) -> DataFrame:
+        return self.rows_of(self._filtered(plan, part), plan)
+
+    @override
+    def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
+        """Look at every key once, and where there are too many at some of them once more."""
+        names = [f"_key{number}" for number in range(len(key.parts))]
+        low, high, rows = self._ends(plan, key, reach)
+        marks = {1: low} if low else {}
+        if low and self.can_slice and rows > reach.rows:
+            whole = self._keys(plan, key, reach.limits)
+            sampled = whole.sample(fraction=min(1.0, _SAMPLED_KEYS / rows), seed=0).orderBy(*names)
+            found = sampled.selectExpr(*mark_texts(key, names)).toArrow().to_pylist()
+            place = int(len(found) * reach.rows / rows)
+            if found:
+                marks[reach.rows] = tuple(found[place].values())
+        return Survey(marks=tuple(marks.items()), highest=high)
+
+    @override
+    def count(self, plan: ReadPlan, part: Slice | None = None) -> int:
+        with source_errors(self._settings, plan.table.stream):
+            return self._filtered(plan, part).count()
+
+    def _filtered(self, plan: ReadPlan, part: Slice | None) -> DataFrame:
+        # One frame per table: of a Delta table it is one version, however often it is read.
+        frame = self.wanted_rows(self._frames[plan.table.stream], plan)
+        if part is not None and plan.key is not None:
+            frame = frame.where(KeyNames.in_table(_SPARK, plan.key).any_of(part))
+        return frame
+
+    def _keys(self, plan: ReadPlan, key: Key, *limits: Range) -> DataFrame:
+        """Return the keys of the rows in one of some ranges, one row each."""
+        names = KeyNames.in_table(_SPARK, key)
+        # Of ranges with one start all rows are in the wider one, which files are chosen by.
+        inside = " or ".join(dict.fromkeys(f"({names.within(one)})" for one in limits))
+        frame = self._frames[plan.table.stream].where(inside)
+        frame = frame.where(f"({plan.where})") if plan.where else frame
+        return frame.selectExpr(
+            *(f"{name} as _key{number}" for number, name in enumerate(names.names))
+        )
+
+    def _ends(self, plan: ReadPlan, key: Key, reach: Reach) -> tuple[Mark | None, Mark | None, int]:
+        """Return the lowest key and the number of rows of a range, the highest key of another."""
+        inside = KeyNames.in_query(_SPARK, key)
+        whole, places = f"struct({', '.join(inside.names)})", range(len(key.parts))
+        limits, ranges = inside.within(reach.limits), [reach.limits]
+        top = NOTHING
+        if reach.top is not None:
+            top, ranges = inside.within(reach.top), [reach.limits, reach.top]
+        ends = self._keys(plan, key, *ranges).selectExpr(
+            f"min({whole}) filter (where {limits}) as low",
+            f"max({whole}) filter (where {top}) as high",
+            f"count_if({limits}) as n",
+            f"count_if({top}) as m",
+        )
+        texts = [
+            text
+            for end in ("low", "high")
+            for text in mark_texts(key, [f"{end}._key{number}" for number in places], end)
+        ]
+        (row,) = ends.selectExpr(*texts, "n", "m").toArrow().to_pylist()
+        low, high = (tuple(row[f"{end}{number}"] for number in places) for end in ("low", "high"))
+        return low if row["n"] else None, high if row["m"] else None, row["n"]
+
+    def _columns(self, stream: str, frame: DataFrame) -> tuple[Column, ...]:
+        """Keep the frame of a table and describe its columns."""
+        if odd := [name for name in column_names(frame.schema) if names_variable(name)]:
+            raise SourceError(
+                f"{stream}: the column {odd[0]} has ${{ in its name, which Hadoop would replace by "
+                "a setting when it reads Parquet files; rename it, or leave the table out"
+            )
+        self._frames[stream] = frame
+        return tuple(
+            describe_column(field, singer_decimal=self._settings.singer_decimal)
+            for field in frame.schema.fields
+        )
