@@ -137,9 +137,9 @@ def _engine_sessions(
     _lease = lease
     atexit.register(lease.end)
     importing.join()  # two imports at once would meet half-way
-    from singer_spark.engine.connect import engine_channel, short_patience
+    from singer_spark.engine.connect import EngineChannel, short_patience
 
-    return lambda: _opened(engine_channel(lease), short_patience())
+    return lambda: _opened(EngineChannel(lease), short_patience())
 
 
 def _remote_sessions(settings: SparkSettings) -> Callable[[], SparkSession]:
