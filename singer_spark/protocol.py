@@ -29,26 +29,19 @@ CHANGES_ONLY = "changes only"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which rows of its table a stream carries in this run.
+    """Which rows of its table a stream carries in this run."""
 
-    Args:
-        rows: `all` of them; all of a `range`, which is those with `start` <= `column` < `end`; or
-            `some`, of which nothing is known.
-        column: The column of the range, a top-level property of the stream.
-        start: Its first value as bookmarks write it; None is the beginning.
-        end: The value that it ends before; None is the end.
-        nulls: Whether the range includes the rows that have no value in the column.
-        why: What limits a read of `some` rows, in a word for messages: `where`, `sample`, …
-        again: A column, and the value below which rows are read once more: what of them the table
-            does not have came late.
-    """
-
+    # `all` of them; all of a `range`, which is those with `start` <= `column` < `end`; or `some`,
+    # of which nothing is known.
     rows: str = ALL
-    column: str | None = None
-    start: Any = None
-    end: Any = None
-    nulls: bool = False
+    column: str | None = None  # the column of the range, a top-level property of the stream
+    start: Any = None  # its first value as bookmarks write it; None is the beginning
+    end: Any = None  # the value that it ends before; None is the end
+    nulls: bool = False  # whether the range includes the rows that have no value in the column
+    # What limits a read of `some` rows, in a word for messages: `where`, `sample`, …
     why: str | None = None
+    # A column, and the value below which rows are read once more: what of them the table does not
+    # have came late.
     again: tuple[str, Any] | None = None
 
     @property

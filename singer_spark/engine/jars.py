@@ -194,11 +194,7 @@ def known_jars() -> Mapping[str, Mapping[str, str]]:
 
 
 def trusted_jars(group: tuple[str, ...], folder: Path) -> list[Path]:
-    """Return the jars of a set, which are as they were fetched; others in the folder are not used.
-
-    Raises:
-        SettingsError: One is missing or was changed.
-    """
+    """Return the jars of a set, as they were fetched; others in the folder are not used."""
     expected = known_jars().get(" ".join(group)) or read_sums(folder)
     for name, digest in expected.items():
         path = folder / name

@@ -33,11 +33,7 @@ _MOUNT = Path("/sys/fs/cgroup")
 
 
 def driver_memory_mb() -> int:
-    """Return how much memory Spark gets: a quarter of the machine's, 4 GB at most.
-
-    Raises:
-        SettingsError: That would not do.
-    """
+    """Return how much memory Spark gets: a quarter of the machine's, 4 GB at most."""
     memory = memory_mb()
     if memory < _MIN_MB:
         raise SettingsError(

@@ -61,10 +61,7 @@ def open_session(
 ) -> SparkSession:
     """Return the process's session, opened for the given source and table URLs if there is none.
 
-    Args:
-        settings: How to reach Spark.
-        urls: What will be read and written; decides on drivers.
-        engine: The id of an engine that someone else of this pipe has started.
+    `engine` is the id of one that someone else of this pipe has started.
     """
     global _session, _new_session
     with _lock:

@@ -164,10 +164,6 @@ def confirm_lock(assignment: Assignment) -> None:
     """Look at the lock, right before a change that Delta's own check does not fence.
 
     A run without a number holds no lock, and nothing is looked at.
-
-    Raises:
-        LostLockError: Another run has taken it over, or someone has ended it.
-        StateError: It cannot be read.
     """
     if _holds_lock(assignment) is False:
         raise LostLockError(assignment.pipeline or "")

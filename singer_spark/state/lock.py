@@ -45,15 +45,10 @@ ATTEMPTS = 20  # each lost to another who came and went in between
 
 
 class Claims(NamedTuple):
-    """What a run has done about tables that a holder before it may still commit to.
+    """What a run has done about tables that a holder before it may still commit to."""
 
-    Args:
-        made: The streams whose tables it has claimed.
-        owed: Those whose tables must be claimed, by this run or a later one.
-    """
-
-    made: Set[str] = frozenset()
-    owed: Set[str] = frozenset()
+    made: Set[str] = frozenset()  # the streams whose tables it has claimed
+    owed: Set[str] = frozenset()  # those whose tables must be claimed, by this run or a later one
 
 
 @final
@@ -111,9 +106,7 @@ class RunLock:
     def begin(self, state: Mapping[str, Any], attempt: Attempt | None = None) -> None:
         """Write the number of this holder down, before anything is started in its name.
 
-        Args:
-            state: The stored state.
-            attempt: How the run begins; None where it lies aside of the state.
+        A run that lies aside of the stored state makes no attempt.
         """
         # If this holder dies, nothing is claimed from it.
         known = self._current or replace(

@@ -118,22 +118,16 @@ _KIND = "singer_spark"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A failed run.
+    """A failed run."""
 
-    Args:
-        state: The last state that its target has committed to, or the one that it began from.
-        mode: Its mode: `full`, `refresh` or `incremental`.
-        streams: The streams that `--refresh` named.
-        reload: The streams whose rows it loaded afresh; `*` is each one.
-        base: The digest of the stored state that it leads on from; None where nobody knows.
-        belongs: The source and the tables that `state` belongs to, as `meta.json` keeps them.
-    """
-
+    # The last state that its target has committed to, or the one that it began from.
     state: Mapping[str, Any]
-    mode: str = "incremental"
-    streams: tuple[str, ...] = ()
-    reload: frozenset[str] = frozenset()
+    mode: str = "incremental"  # its mode: `full`, `refresh` or `incremental`
+    streams: tuple[str, ...] = ()  # the streams that `--refresh` named
+    reload: frozenset[str] = frozenset()  # the streams whose rows it loaded afresh; `*` is each one
+    # The digest of the stored state that it leads on from; None where nobody knows.
     base: str | None = None
+    # The source and the tables that `state` belongs to, as `meta.json` keeps them.
     belongs: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
