@@ -1,86 +1,71 @@
-"""Counts, sizes, durations and times as people read them."""
+"""Counts, sizes, durations and times, written for people; times as taps write them, read."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime, timezone
 
-UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
-
-
-def tell_seconds(seconds: float) -> str:
-    """Tell a duration in the unit that fits: 90 min, 2 h, 4.2 s."""
-    for unit, name in UNITS:
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
-
-
-NOTHING = "—"
-COUNT_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k"))
-
-
-def tell_number(value: object) -> str:
-    """Tell a count briefly; what nobody told is a dash."""
-    if not isinstance(value, (int, float)):
-        return NOTHING
-    for size, unit in COUNT_UNITS:
-        if value >= size:
-            scale = 1e3 if unit == "k" else size
-            return f"{value / scale:.1f}{unit}"
-    return f"{value:,.0f}"
-
-
-def tell_bytes(value: object) -> str:
-    """Tell a size in the unit that fits."""
-    if not isinstance(value, (int, float)):
-        return NOTHING
-    for size, unit in ((2**30, "GB"), (2**20, "MB"), (2**10, "kB")):
-        if value >= size:
-            return f"{value / size:.1f} {unit}"
-    return f"{value:.0f} B"
-
-
-def tell_milliseconds(value: object) -> str:
-    """Tell a duration."""
-    return tell_seconds(value / 1000) if isinstance(value, (int, float)) else NOTHING
-
-
-def tell_lag(value: object) -> str:
-    """Tell how far something lies behind."""
-    return tell_seconds(value) if isinstance(value, (int, float)) else NOTHING
-
-
-def tell_time(value: object) -> str:
-    """Tell a moment to the minute."""
-    moment = value if isinstance(value, datetime) else parse_time(value)
-    return moment.strftime("%Y-%m-%d %H:%M") if moment else NOTHING
-
-
-def tell_age(value: object, now: datetime) -> str:
-    """Tell how long ago something was."""
-    moment = parse_time(value)
-    if moment is None:
-        return NOTHING
-    seconds = (now - moment).total_seconds()
-    return "just now" if seconds < 60 else f"{_roughly(seconds)} ago"
-
-
-def tell_until(moment: datetime, now: datetime) -> str:
-    """Tell how long something will take to come."""
-    return f"in {_roughly((moment - now).total_seconds())}"
-
-
-def _roughly(seconds: float) -> str:
-    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * unit or unit == 60:
-            return f"{seconds / unit:.0f} {name}"
-    return ""
-
-
+NOTHING = "-"  # where nobody has counted
+COUNTS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+SIZES = ((2**30, " GB"), (2**20, " MB"), (2**10, " kB"))
+DURATIONS = ((86_400, " d"), (3_600, " h"), (60, " min"))
 TIME = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?\s?(Z|[+-]\d\d(?::?\d\d)?)?)?"
 )
+
+
+def format_count(value: object) -> str:
+    """Write a count: all of it below ten million, else the millions and so on."""
+    if not isinstance(value, (int, float)):
+        return NOTHING
+    for size, unit in COUNTS:
+        if value >= 10 * size:
+            return f"{value / size:.1f}{unit}"
+    return f"{value:,.0f}"
+
+
+def format_bytes(value: object) -> str:
+    """Write a size in the unit that fits."""
+    if not isinstance(value, (int, float)):
+        return NOTHING
+    for size, unit in SIZES:
+        if value >= size:
+            return f"{value / size:.1f}{unit}"
+    return f"{value:.0f} B"
+
+
+def format_duration(seconds: object) -> str:
+    """Write a duration in the unit that fits: 90 min, 2 h, 4.2 s."""
+    if not isinstance(seconds, (int, float)):
+        return NOTHING
+    for size, unit in DURATIONS:
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g}{unit}"
+    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
+
+
+def format_milliseconds(value: object) -> str:
+    """Write a duration that was measured in milliseconds."""
+    return format_duration(value / 1000 if isinstance(value, (int, float)) else None)
+
+
+def format_time(value: object) -> str:
+    """Write a moment to the minute, in UTC."""
+    moment = value if isinstance(value, datetime) else parse_time(value)
+    return f"{moment.astimezone(timezone.utc):%Y-%m-%d %H:%M}" if moment else NOTHING
+
+
+def format_distance(moment: datetime | None, now: datetime) -> str:
+    """Write how long ago something was, or how soon it will be."""
+    if moment is None:
+        return NOTHING
+    seconds = (now - moment).total_seconds()
+    away = abs(seconds)
+    size, unit = next((one for one in DURATIONS if away >= 2 * one[0]), DURATIONS[-1])
+    told = f"{away / size:.0f}{unit}"
+    if seconds < 0:
+        return f"in {told}"
+    return "just now" if seconds < DURATIONS[-1][0] else f"{told} ago"
 
 
 def parse_time(value: object) -> datetime | None:
@@ -90,13 +75,8 @@ def parse_time(value: object) -> datetime | None:
         return None
     day, minute, second, fraction, offset = match.groups()
     clock = f"{minute or '00:00'}{second or ':00'}.{(fraction or '')[:6].ljust(6, '0')}"
+    zone = "+00:00" if offset in (None, "Z") else f"{offset[:3]}:{offset[3:].lstrip(':') or '00'}"
     try:
-        return datetime.fromisoformat(f"{day}T{clock}{_zone(offset)}").astimezone(timezone.utc)
+        return datetime.fromisoformat(f"{day}T{clock}{zone}").astimezone(timezone.utc)
     except (ValueError, OverflowError):
         return None
-
-
-def _zone(offset: str | None) -> str:
-    if offset in (None, "Z"):
-        return "+00:00"
-    return f"{offset[:3]}:{offset[3:].lstrip(':') or '00'}"

@@ -11,22 +11,20 @@ from typing import Any, NamedTuple
 
 import click
 
-from singer_spark.cli.completion import complete_pipeline
+from singer_spark.cli.options import pipelines_argument
 from singer_spark.cli.output import WIDTH, cut, json_option, show_json, wrap
 from singer_spark.errors import SettingsError, SingerSparkError
 from singer_spark.pipeline import (
     Pipeline,
     find_pipelines,
-    list_pipeline_files,
     load_pipeline,
     refuse_twins,
 )
-from singer_spark.pipeline.file import DEFAULT_TARGET
+from singer_spark.pipeline.plugins import version_of
 from singer_spark.pipeline.source_url import transit_advice
 from singer_spark.pipeline.tables import s3_options
 from singer_spark.runner.commands import find_command
 from singer_spark.runner.preview import sample_source, start_target
-from singer_spark.runner.record import version_of
 from singer_spark.runner.supervisor import StoppedError
 from singer_spark.settings import SparkSettings
 from singer_spark.state import create_state_store
@@ -48,7 +46,7 @@ class Step(NamedTuple):
 
 
 @click.command(short_help="Try everything that a run needs.")
-@click.argument("pipelines", metavar="[PIPELINE]...", nargs=-1, shell_complete=complete_pipeline)
+@pipelines_argument
 @json_option
 @click.pass_context
 def check(ctx: click.Context, /, *, pipelines: tuple[str, ...], as_json: bool) -> None:
@@ -58,7 +56,7 @@ def check(ctx: click.Context, /, *, pipelines: tuple[str, ...], as_json: bool) -
     stream, starts the target. Moves nothing. Exits with the code of the first thing that failed.
     """
     here = Path.cwd()
-    paths = find_pipelines(pipelines, here) if pipelines else list_pipeline_files(here)
+    paths = find_pipelines(pipelines, here)
     if not paths:
         raise SettingsError("no pipelines in pipelines/; write one with: singer-spark init")
     checked = {path: _check(path, quiet=as_json) for path in paths}
@@ -174,7 +172,7 @@ def _source(pipeline: Pipeline) -> Step:
 def _destination(pipeline: Pipeline) -> str:
     path = pipeline.target.config.get("path")
     place = ""
-    if Path(pipeline.target.command).name == DEFAULT_TARGET and isinstance(path, str):
+    if pipeline.target.is_ours and isinstance(path, str):
         place = _try_place(path, pipeline.target.config)
     start_target(pipeline)
     return f"{pipeline.target.command} starts{place}"

@@ -10,20 +10,22 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 
 import click
 
+from singer_spark.cli.output import lay_out
 from singer_spark.demo.shop import (
     Row,
     change_shop,
-    format_table,
     make_shop,
     read_rows,
     write_pipeline,
 )
 from singer_spark.engine import jars
 from singer_spark.errors import SettingsError, SingerSparkError
+from singer_spark.figures import NOTHING
 from singer_spark.pipeline import load_pipeline
 from singer_spark.runner import PlainDisplay, run_pipeline
 from singer_spark.runner.sharing import engine_of_run
@@ -135,7 +137,10 @@ def _show_lake(lake: Path) -> None:
 
 
 def _show(rows: list[Row]) -> None:
-    for line in format_table(rows):
+    head = list(rows[0])
+    right = [n for n, name in enumerate(head) if type(rows[0][name]) in (int, float, Decimal)]
+    lines = [[NOTHING if value is None else str(value) for value in row.values()] for row in rows]
+    for line in lay_out([head, *lines], right=right, width=100):
         click.echo(f"   {line}")
     click.echo()
 

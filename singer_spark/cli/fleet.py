@@ -17,8 +17,9 @@ from typing import IO, Any, NamedTuple, final
 import click
 
 from singer_spark import exact_json
-from singer_spark.cli.output import cut, lay_out, tell_count, tell_duration
+from singer_spark.cli.output import cut, lay_out
 from singer_spark.errors import EXIT_SIGTERM, SingerSparkError
+from singer_spark.figures import format_count, format_milliseconds
 from singer_spark.runner.process import relay_log, stop_with_parent
 from singer_spark.runner.supervisor import Events, Failed, caught_signals
 
@@ -112,8 +113,8 @@ def show_outcomes(outcomes: Iterable[Outcome]) -> None:
     rows = [
         (
             cut(name, 40),
-            tell_count(sum(result["records"] for result in results)) if not code else "-",
-            tell_duration(sum(result["milliseconds"] for result in results)) if not code else "-",
+            format_count(None if code else sum(one["records"] for one in results)),
+            format_milliseconds(None if code else sum(one["milliseconds"] for one in results)),
             str(code),
         )
         for name, code, results in outcomes

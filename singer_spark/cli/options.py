@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import click
 
+from singer_spark.cli.completion import complete_pipeline
+from singer_spark.errors import SingerSparkError
 from singer_spark.pipeline import find_pipeline, list_pipeline_files, load_pipeline
 from singer_spark.state import StateStore, create_state_store
 
+T = TypeVar("T")
+pipeline_argument = click.argument("pipeline", shell_complete=complete_pipeline)
+pipelines_argument = click.argument(
+    "pipelines", metavar="[PIPELINE]...", nargs=-1, shell_complete=complete_pipeline
+)
 state_option = click.option(
     "--state", "url", metavar="URL", help="Address this store; PIPELINE is a name in it then."
 )
@@ -32,15 +39,33 @@ def find_place(pipeline: str, url: str | None) -> Place:
     return _open(find_pipeline(pipeline, Path.cwd()))
 
 
-def find_places(url: str | None) -> Iterator[Callable[[], Place]]:
-    """Find all pipelines, of `pipelines/` or of a store; each opens, or fails, by itself."""
+def read_places(
+    read: Callable[[Place], T], url: str | None, pipeline: str | None = None
+) -> tuple[list[T], list[SingerSparkError]]:
+    """Read from one pipeline, or from all of `pipelines/` or a store; one that fails hides none."""
+    found: list[T] = []
+    errors: list[SingerSparkError] = []
+    for find in [partial(find_place, pipeline, url)] if pipeline else _find_places(url):
+        try:
+            found.append(read(find()))
+        except SingerSparkError as error:
+            errors.append(error)
+    return found, errors
+
+
+def raise_all(errors: Sequence[SingerSparkError]) -> None:
+    """Show errors, and let the first one end the command."""
+    for error in errors[1:]:
+        error.show()
+    if errors:
+        raise errors[0]
+
+
+def _find_places(url: str | None) -> list[Callable[[], Place]]:
     if url is None:
-        for path in list_pipeline_files(Path.cwd()):
-            yield partial(_open, path)
-        return
+        return [partial(_open, path) for path in list_pipeline_files(Path.cwd())]
     store = create_state_store(url)
-    for name in store.list_names():
-        yield partial(Place, name, store)
+    return [partial(Place, name, store) for name in store.list_names()]
 
 
 def _open(path: Path) -> Place:

@@ -22,16 +22,19 @@ def show_json(value: Any) -> None:
     click.echo(exact_json.dumps(value, indent=2, plain=True))
 
 
-def lay_out(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
+def lay_out(
+    rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), width: int = WIDTH
+) -> list[str]:
     """Lay out rows in columns, those of the given numbers to the right; what is longer is cut."""
     rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     return [
         cut(
             "  ".join(
-                _pad(cell, width, right=number in right)
-                for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
+                _pad(cell, wide, right=number in right)
+                for number, (cell, wide) in enumerate(zip(row, widths, strict=True))
+            ).rstrip(),
+            width,
         )
         for row in rows
     ]
@@ -57,23 +60,6 @@ def wrap(text: str) -> str:
     return "\n".join(
         textwrap.wrap(printable(text), WIDTH, initial_indent="  ", subsequent_indent="  ")
     )
-
-
-def tell_count(count: int) -> str:
-    """Tell a number in at most seven characters."""
-    for power, unit in ((12, "T"), (9, "G"), (6, "M")):
-        if count >= 10 ** (power + 1):
-            return f"{count / 10**power:.1f}{unit}"
-    return str(count)
-
-
-def tell_duration(milliseconds: int) -> str:
-    """Tell a duration in at most six characters."""
-    seconds = milliseconds / 1000
-    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.1f}{name}"
-    return f"{seconds:.1f}s"
 
 
 def pretty(value: Mapping[str, Any], *, sort_keys: bool = False) -> str:

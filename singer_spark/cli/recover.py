@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from singer_spark import exact_json
-from singer_spark.cli.completion import complete_pipeline
-from singer_spark.cli.options import Place, find_place, state_option, yes_option
+from singer_spark.cli.options import Place, find_place, pipeline_argument, state_option, yes_option
 from singer_spark.cli.output import json_option, lay_out, show_json, state_diff
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import find_pipeline, load_pipeline
@@ -31,7 +30,7 @@ HEAD = ("STREAM", "VERSION", "COMMITTED (UTC)", "BOOKMARK")
 
 
 @click.command()
-@click.argument("pipeline", shell_complete=complete_pipeline)
+@pipeline_argument
 @click.option("--tables", metavar="PATH", help="Where the tables lie; needed with --state.")
 @state_option
 @click.option("--dry-run", is_flag=True, help="Show what would be stored, and store nothing.")

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import click
 
 from singer_spark.cli.completion import complete_pipeline
-from singer_spark.cli.options import Place, find_place, find_places, state_option
+from singer_spark.cli.options import Place, raise_all, read_places, state_option
 from singer_spark.cli.output import (
     cut,
     json_option,
     lay_out,
     show_json,
-    tell_count,
-    tell_duration,
     wrap,
 )
-from singer_spark.errors import SingerSparkError, StateError
-from singer_spark.figures import tell_seconds
+from singer_spark.figures import format_count, format_duration, format_milliseconds, format_time
+from singer_spark.health.collect import refuse_unknown
 from singer_spark.health.lag import watermarks
 from singer_spark.state.runs import list_runs
 
@@ -38,45 +37,22 @@ def runs(pipeline: str | None, *, limit: int, url: str | None, as_json: bool) ->
     CHANGED are rows inserted, updated or deleted; WATERMARK is that of the stream that lies behind
     the most, LAG how far it did when the run ended. Failed runs have their error below them.
     """
-    errors: list[SingerSparkError] = []
-    places = [find_place(pipeline, url)] if pipeline else list(_open_all(url, errors))
-    if pipeline and url and pipeline not in (known := places[0].store.list_names()):
-        raise StateError(
-            f"{places[0].store.objects.place} knows no pipeline {pipeline}; there are "
-            f"{', '.join(known) or 'none'}"
-        )
-    found = [run for place in places for run in _read(place, limit, errors)]
-    newest = sorted(found, key=lambda run: str(run.get("run_id")), reverse=True)[:limit]
+
+    def read(place: Place) -> list[dict[str, Any]]:
+        if pipeline and url:
+            refuse_unknown(pipeline, place.store.list_names(), place.store)
+        found = list_runs(place.store, place.name, limit)
+        return [{"pipeline": place.name, **run} for run in found]
+
+    histories, errors = read_places(read, url, pipeline)
+    newest = sorted(chain(*histories), key=lambda run: str(run.get("run_id")), reverse=True)[:limit]
     if as_json:
         show_json(newest)
     elif newest:
         _show(newest, one=pipeline is not None)
     elif not errors:
-        click.echo(
-            f"{places[0].name} has not been run yet" if pipeline else "No pipeline has run yet"
-        )
-    for error in errors[1:]:
-        error.show()
-    if errors:
-        raise errors[0]
-
-
-def _open_all(url: str | None, errors: list[SingerSparkError]) -> Iterator[Place]:
-    for find in find_places(url):
-        try:
-            yield find()
-        except SingerSparkError as error:
-            errors.append(error)
-
-
-def _read(place: Place, limit: int, errors: list[SingerSparkError]) -> list[dict[str, Any]]:
-    """Read a pipeline's runs; one that cannot be read does not hide the others."""
-    try:
-        runs = list_runs(place.store, place.name, limit)
-    except SingerSparkError as error:
-        errors.append(error)
-        return []
-    return [{"pipeline": place.name, **run} for run in runs]
+        click.echo(f"{pipeline} has not been run yet" if pipeline else "No pipeline has run yet")
+    raise_all(errors)
 
 
 def _show(found: Sequence[Mapping[str, Any]], *, one: bool) -> None:
@@ -95,12 +71,12 @@ def _show(found: Sequence[Mapping[str, Any]], *, one: bool) -> None:
 def _row(run: Mapping[str, Any], *, one: bool) -> tuple[str, ...]:
     lag = run.get("lag_seconds")
     facts = (
-        str(run.get("started_at", "?"))[:16].replace("T", " "),
-        tell_duration(int(run.get("milliseconds") or 0)),
-        tell_count(int(run.get("records") or 0)),
+        format_time(run.get("started_at")),
+        format_milliseconds(run.get("milliseconds")),
+        format_count(run.get("records")),
         _changed(run),
     )
-    ends = ("-" if lag is None else tell_seconds(lag), str(run.get("exit_code", "?")))
+    ends = (format_duration(lag), str(run.get("exit_code", "?")))
     if one:
         return (*facts, _watermark(run), *ends)
     return (cut(str(run["pipeline"]), 20), *facts, *ends)
@@ -109,7 +85,7 @@ def _row(run: Mapping[str, Any], *, one: bool) -> tuple[str, ...]:
 def _changed(run: Mapping[str, Any]) -> str:
     counts = [run.get(key) for key in ("inserted", "updated", "deleted")]
     known = [count for count in counts if isinstance(count, int)]
-    return tell_count(sum(known)) if known else "-"
+    return format_count(sum(known)) if known else "-"
 
 
 def _watermark(run: Mapping[str, Any]) -> str:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import click
 
-from singer_spark.cli.completion import complete_pipeline
+from singer_spark.cli.options import pipelines_argument
 from singer_spark.cli.output import json_option, show_json
 from singer_spark.errors import SettingsError
-from singer_spark.pipeline import Pipeline, find_pipelines, list_pipeline_files, load_pipeline
+from singer_spark.pipeline import Pipeline, find_pipelines, load_pipeline
 from singer_spark.pipeline.cron import next_due, to_calendar
 
 
 @click.command(short_help="Print lines for a crontab, units for systemd.")
-@click.argument("pipelines", metavar="[PIPELINE]...", nargs=-1, shell_complete=complete_pipeline)
+@pipelines_argument
 @click.option("--format", "kind", type=click.Choice(["cron", "systemd", "both"]), default="both",
               show_default=True, help="What to print.")  # fmt: skip
 @json_option
@@ -28,7 +28,7 @@ def schedule(*, pipelines: tuple[str, ...], kind: str, as_json: bool) -> None:
     Nothing is installed: add the lines with crontab -e, or the units to ~/.config/systemd/user/.
     """
     here = Path.cwd()
-    paths = find_pipelines(pipelines, here) if pipelines else list_pipeline_files(here)
+    paths = find_pipelines(pipelines, here)
     planned = [(path, found) for path in paths if (found := load_pipeline(path)).cron]
     if not planned:
         raise SettingsError('no pipeline has a schedule; add schedule: {cron: "*/15 * * * *"}')

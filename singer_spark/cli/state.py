@@ -7,11 +7,18 @@ from typing import IO, Any
 
 import click
 
-from singer_spark.cli.completion import complete_pipeline
-from singer_spark.cli.options import Place, find_place, find_places, state_option, yes_option
+from singer_spark.cli.options import (
+    Place,
+    find_place,
+    pipeline_argument,
+    raise_all,
+    read_places,
+    state_option,
+    yes_option,
+)
 from singer_spark.cli.output import cut, json_option, lay_out, pretty, show_json, state_diff
 from singer_spark.cli.recover import recover
-from singer_spark.errors import SettingsError, SingerSparkError, StateError
+from singer_spark.errors import SettingsError, StateError
 from singer_spark.state import PipelineState
 from singer_spark.state.change import (
     accept_state,
@@ -25,7 +32,6 @@ from singer_spark.state.generation import has_attempts
 from singer_spark.state.store import DamagedError
 
 HEAD = ("PIPELINE", "LAST RUN (UTC)", "RUNS", "BOOKMARKS")
-pipeline_argument = click.argument("pipeline", shell_complete=complete_pipeline)
 state_file = click.argument("file", type=click.File("rb"))
 
 
@@ -44,25 +50,14 @@ def state() -> None:
 @json_option
 def list_states(*, url: str | None, as_json: bool) -> None:
     """List the pipelines of pipelines/, or of a store, with their last run."""
-    found: list[PipelineState] = []
-    errors: list[SingerSparkError] = []
-    for find in find_places(url):
-        try:
-            place = find()
-            known = place.store.get(place.name)
-            # A store may still hold the history of a pipeline whose state was deleted.
-            if known or url is None:
-                found.append(known or PipelineState(place.name))
-        except SingerSparkError as error:
-            errors.append(error)
+    places, errors = read_places(lambda place: (place, place.store.get(place.name)), url)
+    # A store may still hold the history of a pipeline whose state was deleted.
+    found = [known or PipelineState(place.name) for place, known in places if known or not url]
     if as_json:
         show_json([one.to_dict() for one in found])
     elif found:
         click.echo("\n".join(lay_out([HEAD, *map(_row, found)], right=(2, 3))))
-    for other in errors[1:]:
-        other.show()
-    if errors:
-        raise errors[0]
+    raise_all(errors)
 
 
 @state.command()

@@ -7,24 +7,21 @@ from pathlib import Path
 
 import click
 
-from singer_spark.cli.completion import complete_pipeline
-from singer_spark.cli.options import state_option
+from singer_spark.cli.options import pipelines_argument, state_option
 from singer_spark.cli.output import (
     cut,
     json_option,
     lay_out,
     show_json,
-    tell_count,
-    tell_duration,
     wrap,
 )
 from singer_spark.errors import SettingsError
-from singer_spark.figures import tell_seconds
-from singer_spark.health.collect import Looked, look_at_files, look_at_store
+from singer_spark.figures import format_count, format_duration, format_milliseconds, format_time
+from singer_spark.health.collect import Checked, check_files, check_store
 from singer_spark.health.metrics import write_metrics
 from singer_spark.health.notify import send_alerts
 from singer_spark.health.rules import Health
-from singer_spark.pipeline import find_pipelines, list_pipeline_files
+from singer_spark.pipeline import find_pipelines
 from singer_spark.state import create_state_store
 from singer_spark.storage.folder import replace_file
 
@@ -33,7 +30,7 @@ file_type = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(short_help="Tell how pipelines are doing.")
-@click.argument("pipelines", metavar="[PIPELINE]...", nargs=-1, shell_complete=complete_pipeline)
+@pipelines_argument
 @click.option("--html", type=file_type, metavar="FILE", help="Write the dashboard, one page.")
 @click.option("--metrics", type=file_type, metavar="FILE", help="Write OpenMetrics for a scraper.")
 @state_option
@@ -54,10 +51,10 @@ def status(
     Exits with 0 when all are well, 1 for a warning, 2 when one is critical. Alerts that the
     pipeline files ask for are sent, once for each condition.
     """
-    looked = _look(pipelines, url)
-    healths = [one.health for one in looked]
+    checked = _check(pipelines, url)
+    healths = [one.health for one in checked]
     # Whoever reads the table may go away in the middle of it.
-    unsent = send_alerts(looked)
+    unsent = send_alerts(checked)
     if as_json:
         show_json([health.to_dict() for health in healths])
     else:
@@ -73,12 +70,12 @@ def status(
     ctx.exit(max((health.level for health in healths), default=0))
 
 
-def _look(pipelines: Sequence[str], url: str | None) -> list[Looked]:
+def _check(pipelines: Sequence[str], url: str | None) -> list[Checked]:
     if url is not None:
-        return look_at_store(create_state_store(url), pipelines)
+        return check_store(create_state_store(url), pipelines)
     here = Path.cwd()
-    paths = find_pipelines(pipelines, here) if pipelines else list_pipeline_files(here)
-    return look_at_files(paths, here)
+    paths = find_pipelines(pipelines, here)
+    return check_files(paths, here)
 
 
 def show_healths(healths: Sequence[Health]) -> None:
@@ -96,14 +93,14 @@ def show_healths(healths: Sequence[Health]) -> None:
 
 
 def _row(health: Health) -> tuple[str, ...]:
-    last = health.last or {}
+    last = health.history.last or {}
     return (
         cut(health.pipeline, 24),
         health.word,
-        str(last.get("started_at") or "never")[:16].replace("T", " "),
-        tell_duration(int(last.get("milliseconds") or 0)) if last else "-",
-        tell_count(int(last.get("records") or 0)) if last else "-",
-        "-" if health.lag is None else tell_seconds(health.lag),
+        format_time(last.get("started_at")) if last else "never",
+        format_milliseconds(last.get("milliseconds")),
+        format_count(last.get("records")),
+        format_duration(health.history.lag),
     )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import click
 
-from singer_spark.cli.completion import complete_pipeline
-from singer_spark.cli.options import find_place, state_option, yes_option
+from singer_spark.cli.options import find_place, pipeline_argument, state_option, yes_option
 from singer_spark.state.holder import LockedError, end_lock, read_lock
 from singer_spark.storage.objects import Expect
 
 
 @click.command()
-@click.argument("pipeline", shell_complete=complete_pipeline)
+@pipeline_argument
 @state_option
 @yes_option
 def unlock(pipeline: str, *, url: str | None, yes: bool) -> None:

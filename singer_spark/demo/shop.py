@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -85,26 +84,3 @@ def _file_rows(path: Path) -> list[Row]:
 
     rows: list[Row] = pyarrow.parquet.ParquetFile(path).read().to_pylist()
     return rows
-
-
-def format_table(rows: Sequence[Row]) -> list[str]:
-    """Lay rows out as lines of text; numbers to the right."""
-    columns = list(rows[0])
-    cells = [[_text(row[column]) for column in columns] for row in rows]
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    right = [any(_is_number(row[column]) for row in rows) for column in columns]
-    return [
-        "  ".join(
-            cell.rjust(width) if is_number else cell.ljust(width)
-            for cell, width, is_number in zip(line, widths, right, strict=True)
-        ).rstrip()
-        for line in [columns, ["-" * width for width in widths], *cells]
-    ]
-
-
-def _text(value: object) -> str:
-    return "-" if value is None else str(value)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)

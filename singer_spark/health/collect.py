@@ -1,107 +1,103 @@
-"""Pipelines and stores, looked at: two requests per pipeline, whatever its history."""
+"""The health of pipelines, from files and stores: two requests each, whatever the history."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from singer_spark.errors import SettingsError, SingerSparkError, StateError
-from singer_spark.health.history import Activity, Case
-from singer_spark.health.rules import Health
+from singer_spark.health.history import FoundLock, History
+from singer_spark.health.rules import Finding, Health, Level
 from singer_spark.pipeline import Alerts, load_pipeline
 from singer_spark.pipeline.find import find_twins
 from singer_spark.state import StateStore, create_state_store
-from singer_spark.state.holder import Holder
 from singer_spark.state.runs import look_at
 
-AT_ONCE = 8  # pipelines looked at together
+AT_ONCE = 8  # pipelines
+USUAL = Alerts()
 
 
-class Looked(NamedTuple):
-    """A pipeline's health, with what is needed to tell others of it."""
+class Checked(NamedTuple):
+    """A pipeline's health, and the store that keeps what others were told of it."""
 
     health: Health
-    alerts: Alerts
     store: StateStore | None = None
 
+    @property
+    def alerts(self) -> Alerts:
+        """When a pipeline needs a look, and who is told."""
+        return self.health.history.alerts
 
-def look_at_files(paths: Sequence[Path], working_folder: Path) -> list[Looked]:
-    """Look at the pipelines of files; one that cannot be looked at is told as such."""
+
+def check_files(paths: Sequence[Path], working_folder: Path) -> list[Checked]:
+    """Check the pipelines of files; one that cannot be read has that as its health."""
     twins = find_twins(working_folder)
     stores: dict[str, StateStore] = {}
-    looks = [partial(_look_at_file, path, twins.get(path.resolve()), stores) for path in paths]
-    return _together(path.stem for path in paths)(looks)
+
+    def check(path: Path) -> Checked:
+        if problem := twins.get(path.resolve()):
+            raise SettingsError(problem)
+        pipeline = load_pipeline(path)
+        # A client per store, not per pipeline: connecting costs more than reading.
+        place = repr(pipeline.state)
+        try:
+            store = stores[place] = stores.get(place) or create_state_store(pipeline.state)
+            return _check(store, pipeline.name, pipeline.alerts, pipeline.cron)
+        except SingerSparkError as error:
+            return _unreadable(pipeline.name, error, pipeline.alerts)
+
+    return _check_each(check, {path: path.stem for path in paths})
 
 
-def look_at_store(store: StateStore, names: Sequence[str] = ()) -> list[Looked]:
-    """Look at the pipelines of a store, all or some."""
+def check_store(store: StateStore, names: Sequence[str] = ()) -> list[Checked]:
+    """Check the pipelines of a store, all or some."""
     known = store.list_names()
-    chosen = list(names) or known
-    return _together(chosen)([partial(_look_at_known, store, name, known) for name in chosen])
+
+    def check(name: str) -> Checked:
+        refuse_unknown(name, known, store)
+        return _check(store, name)
+
+    return _check_each(check, {name: name for name in names or known})
 
 
-def _look_at_known(store: StateStore, name: str, known: Sequence[str]) -> Looked:
+def refuse_unknown(name: str, known: Sequence[str], store: StateStore) -> None:
+    """Refuse the name of a pipeline that a store does not know."""
     if name not in known:
         there = ", ".join(known) or "none"
         raise StateError(f"{store.objects.place} knows no pipeline {name}; there are {there}")
-    return _look(store, name)
 
 
-def _together(names: Iterable[str]) -> Callable[[Sequence[Callable[[], Looked]]], list[Looked]]:
-    """Take several looks at a time; an error becomes the health of its pipeline."""
+def _check_each(check: Callable[[Any], Checked], named: Mapping[Any, str]) -> list[Checked]:
+    """Check several at a time; an error becomes the health of its pipeline."""
 
-    def take(name: str, look: Callable[[], Looked]) -> Looked:
+    def safely(one: Any) -> Checked:
         try:
-            return look()
+            return check(one)
         except SingerSparkError as error:
-            return _unreadable(name, error, Alerts())
+            return _unreadable(named[one], error)
 
-    def take_all(looks: Sequence[Callable[[], Looked]]) -> list[Looked]:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            return list(pool.map(take, names, looks))
-
-    return take_all
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(safely, named))
 
 
-def _look_at_file(path: Path, twin: str | None, stores: dict[str, StateStore]) -> Looked:
-    if twin:
-        raise SettingsError(twin)
-    pipeline = load_pipeline(path)
-    # A client per store, not per pipeline: connecting costs more than looking.
-    place = repr(pipeline.state)
-    try:
-        store = stores[place] = stores.get(place) or create_state_store(pipeline.state)
-        return _look(store, pipeline.name, pipeline.alerts, pipeline.cron)
-    except SingerSparkError as error:
-        return _unreadable(pipeline.name, error, pipeline.alerts)
+def _unreadable(name: str, error: SingerSparkError, alerts: Alerts = USUAL) -> Checked:
+    finding = Finding("unreadable", Level.CRITICAL, error.format_message())
+    history = History(pipeline=name, now=datetime.now(timezone.utc), alerts=alerts)
+    return Checked(Health(history, (finding,)))
 
 
-def _unreadable(name: str, error: SingerSparkError, alerts: Alerts) -> Looked:
-    health = Health.unknown(name, datetime.now(timezone.utc), error.format_message())
-    return Looked(health, alerts)
-
-
-def _look(
-    store: StateStore, name: str, alerts: Alerts | None = None, cron: str | None = None
-) -> Looked:
+def _check(
+    store: StateStore, name: str, alerts: Alerts = USUAL, cron: str | None = None
+) -> Checked:
     summary, holder = look_at(store, name)
-    alerts = alerts or Alerts()
-    case = Case(
-        pipeline=name,
-        now=datetime.now(timezone.utc),
-        runs=summary.runs,
-        activity=_activity(holder),
-        alerts=alerts,
-        cron=cron,
+    lock = None
+    if holder:
+        lock = FoundLock(datetime.fromisoformat(holder.started_at), holder.is_dead)
+    now = datetime.now(timezone.utc)
+    history = History(
+        pipeline=name, now=now, runs=summary.runs, lock=lock, alerts=alerts, cron=cron
     )
-    return Looked(Health.of(case), alerts, store)
-
-
-def _activity(holder: Holder | None) -> Activity | None:
-    if holder is None:
-        return None
-    return Activity(datetime.fromisoformat(holder.started_at), holder.is_dead)
+    return Checked(Health.of(history), store)

@@ -1,4 +1,4 @@
-"""What is known of one pipeline at one moment, and what of it is usual."""
+"""The last runs of one pipeline at one moment, and what of them is usual."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASIDE = ("window", "refresh")  # modes of runs that are no measure of the usual 
 
 
 @dataclass(frozen=True, slots=True)
-class Activity:
+class FoundLock:
     """A lock that was found: since when, and whether its run is known to be dead."""
 
     since: datetime
@@ -25,13 +25,13 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class History:
     """One pipeline at one moment; `runs` are its last records, newest first."""
 
     pipeline: str
     now: datetime
     runs: Sequence[Mapping[str, Any]] = ()
-    activity: Activity | None = None
+    lock: FoundLock | None = None
     alerts: Alerts = field(default_factory=Alerts)
     cron: str | None = None
 
@@ -43,7 +43,7 @@ class Case:
     @property
     def is_running(self) -> bool:
         """Tell that a run is going on."""
-        return self.activity is not None and not self.activity.is_dead
+        return self.lock is not None and not self.lock.is_dead
 
     @property
     def lags(self) -> dict[str, float]:

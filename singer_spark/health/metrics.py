@@ -2,110 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, TypeAlias
 
 from singer_spark.health.history import started_at
 from singer_spark.health.rules import Health
 
-LAST_RUN = {
-    "records": "Records that the tap sent in the last run.",
-    "loaded": "Records of the last run that the target loaded.",
-    "inserted": "Rows that the last run inserted.",
-    "updated": "Rows that the last run updated.",
-    "deleted": "Rows that the last run deleted.",
-    "quarantined": "Records of the last run that were set aside.",
-    "late": "Rows of the last run that were below the previous watermark.",
-}
+
+def _last(key: str, health: Health) -> float | None:
+    value = (health.history.last or {}).get(key)
+    return value if isinstance(value, (int, float)) else None
 
 
-class Sample(NamedTuple):
-    """One number and what it belongs to."""
-
-    labels: Mapping[str, str]
-    value: float | None
-
-
-def write_metrics(pipelines: Iterable[Health]) -> str:
-    """Write every metric with its samples; what is not known has none."""
-    known = list(pipelines)
-    lines = [line for family in _families(known) for line in _family(*family)]
-    return "\n".join([*lines, "# EOF", ""])
-
-
-def _families(known: list[Health]) -> Iterator[tuple[str, str, str, list[Sample]]]:
-    def each(value: Any) -> list[Sample]:
-        return [Sample({"pipeline": one.pipeline}, value(one)) for one in known]
-
-    yield "health", "", "0 is ok, 1 a warning, 2 critical.", each(lambda one: int(one.level))
-    yield "running", "", "1 while a run is going on.", each(lambda one: int(one.is_running))
-    yield (
-        "watermark_lag_seconds",
-        "seconds",
-        "How far a stream's watermark lies behind now.",
-        [
-            Sample({"pipeline": one.pipeline, "stream": stream}, lag)
-            for one in known
-            for stream, lag in one.lags.items()
-        ],
-    )
-    yield (
-        "last_run_timestamp_seconds",
-        "seconds",
-        "When the last run started.",
-        each(lambda one: _timestamp(one.last)),
-    )
-    yield (
-        "last_success_timestamp_seconds",
-        "seconds",
-        "When the last run that succeeded started.",
-        each(lambda one: _timestamp(one.last_success)),
-    )
-    yield (
-        "last_run_duration_seconds",
-        "seconds",
-        "How long the last run took.",
-        each(lambda one: _number(one.last, "milliseconds", 1000)),
-    )
-    yield (
-        "last_run_exit_code",
-        "",
-        "0 is success.",
-        each(lambda one: _number(one.last, "exit_code")),
-    )
-    yield (
-        "last_run_bytes",
-        "bytes",
-        "Bytes of messages and of BATCH files in the last run.",
-        each(lambda one: _number(one.last, "bytes")),
-    )
-    for key, told in LAST_RUN.items():
-        yield f"last_run_{key}", "", told, each(lambda one, key=key: _number(one.last, key))
-
-
-def _family(name: str, unit: str, told: str, samples: list[Sample]) -> Iterator[str]:
-    full = f"singer_spark_{name}"
-    yield f"# TYPE {full} gauge"
-    if unit:
-        yield f"# UNIT {full} {unit}"
-    yield f"# HELP {full} {told}"
-    for labels, value in samples:
-        if value is not None:
-            told = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-            yield f"{full}{{{told}}} {value}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _number(run: Mapping[str, Any] | None, key: str, divisor: int = 1) -> float | None:
-    value = (run or {}).get(key)
-    if not isinstance(value, (int, float)):
-        return None
-    return value if divisor == 1 else value / divisor
+def _seconds(health: Health) -> float | None:
+    milliseconds = _last("milliseconds", health)
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def _timestamp(run: Mapping[str, Any] | None) -> float | None:
     moment = started_at(run) if run else None
     return round(moment.timestamp(), 3) if moment else None
+
+
+Value: TypeAlias = "float | Mapping[str, float] | None"  # of a pipeline, or of each stream
+METRICS: tuple[tuple[str, str, str, Callable[[Health], Value]], ...] = (
+    ("health", "", "0 is ok, 1 a warning, 2 critical.", lambda one: int(one.level)),
+    ("running", "", "1 while a run is going on.", lambda one: int(one.history.is_running)),
+    ("watermark_lag_seconds", "seconds", "How far a stream's watermark lies behind now.",
+     lambda one: one.history.lags),
+    ("last_run_timestamp_seconds", "seconds", "When the last run started.",
+     lambda one: _timestamp(one.history.last)),
+    ("last_success_timestamp_seconds", "seconds", "When the last run that succeeded started.",
+     lambda one: _timestamp(one.last_success)),
+    ("last_run_duration_seconds", "seconds", "How long the last run took.", _seconds),
+    ("last_run_exit_code", "", "0 is success.", partial(_last, "exit_code")),
+    ("last_run_bytes", "bytes", "Bytes of messages and of BATCH files in the last run.",
+     partial(_last, "bytes")),
+    ("last_run_records", "", "Records that the tap sent in the last run.",
+     partial(_last, "records")),
+    ("last_run_loaded", "", "Records of the last run that the target loaded.",
+     partial(_last, "loaded")),
+    ("last_run_inserted", "", "Rows that the last run inserted.", partial(_last, "inserted")),
+    ("last_run_updated", "", "Rows that the last run updated.", partial(_last, "updated")),
+    ("last_run_deleted", "", "Rows that the last run deleted.", partial(_last, "deleted")),
+    ("last_run_quarantined", "", "Records of the last run that were set aside.",
+     partial(_last, "quarantined")),
+    ("last_run_late", "", "Rows of the last run that were below the previous watermark.",
+     partial(_last, "late")),
+)  # fmt: skip
+
+
+def write_metrics(healths: Iterable[Health]) -> str:
+    """Write every metric with its samples; what is not known has none."""
+    known = list(healths)
+    return "".join(f"{line}\n" for line in [*_lines(known), "# EOF"])
+
+
+def _lines(healths: list[Health]) -> Iterator[str]:
+    for metric, unit, description, value in METRICS:
+        name = f"singer_spark_{metric}"
+        yield f"# TYPE {name} gauge"
+        if unit:
+            yield f"# UNIT {name} {unit}"
+        yield f"# HELP {name} {description}"
+        for health in healths:
+            found = value(health)
+            for labels, number in _samples(health.pipeline, found):
+                yield f"{name}{{{labels}}} {number}"
+
+
+def _samples(pipeline: str, found: Value) -> Iterator[tuple[str, float]]:
+    whose = f'pipeline="{_escaped(pipeline)}"'
+    if isinstance(found, Mapping):
+        for stream, number in found.items():
+            yield f'{whose},stream="{_escaped(stream)}"', number
+    elif found is not None:
+        yield whose, found
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from singer_spark.errors import SingerSparkError, StateError
-from singer_spark.health.collect import Looked
+from singer_spark.health.collect import Checked
 from singer_spark.health.rules import Level
 from singer_spark.pipeline import Alerts
 from singer_spark.post import WAIT_SECONDS, UnpostedError, post_json
@@ -41,16 +41,16 @@ class UnsentError(SingerSparkError):
         )
 
 
-def send_alerts(looked: Iterable[Looked]) -> list[SingerSparkError]:
+def send_alerts(checked: Iterable[Checked]) -> list[SingerSparkError]:
     """Tell what is new of the pipelines that ask for it; gives what went wrong with that."""
-    by_store: dict[int, list[Looked]] = defaultdict(list)
-    for one in looked:
+    by_store: dict[int, list[Checked]] = defaultdict(list)
+    for one in checked:
         if one.alerts.webhook or one.alerts.command:
             by_store[id(one.store)].append(one)
     return [error for group in by_store.values() for error in _send_group(group[0].store, group)]
 
 
-def plan_notices(one: Looked, known: Mapping[str, Mapping[str, str]]) -> Iterator[Notice]:
+def plan_notices(one: Checked, known: Mapping[str, Mapping[str, str]]) -> Iterator[Notice]:
     """Find what to tell of a pipeline, given the conditions that were told and are not yet over."""
     health = one.health
     for finding in health.findings:
@@ -70,7 +70,7 @@ def _notice(pipeline: str, kind: str, word: str, reason: str) -> Notice:
     return Notice(kind, body)
 
 
-def _send_group(store: StateStore | None, group: Iterable[Looked]) -> list[SingerSparkError]:
+def _send_group(store: StateStore | None, group: Iterable[Checked]) -> list[SingerSparkError]:
     """Tell of the pipelines of a store; where it cannot be read, all that is wrong, each time."""
     errors: list[SingerSparkError] = []
     before: dict[str, Any] = {}
@@ -91,7 +91,7 @@ def _send_group(store: StateStore | None, group: Iterable[Looked]) -> list[Singe
     return errors
 
 
-def _tell(one: Looked, known: dict[str, Mapping[str, str]]) -> list[SingerSparkError]:
+def _tell(one: Checked, known: dict[str, Mapping[str, str]]) -> list[SingerSparkError]:
     """Tell of one pipeline what is new, and note what was told."""
     errors: list[SingerSparkError] = []
     for notice in list(plan_notices(one, known)):

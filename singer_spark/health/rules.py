@@ -9,8 +9,8 @@ from enum import IntEnum
 from itertools import takewhile
 from typing import Any
 
-from singer_spark.figures import tell_seconds
-from singer_spark.health.history import Case, is_empty, is_ordinary, moments
+from singer_spark.figures import format_duration
+from singer_spark.health.history import History, is_empty, is_ordinary, moments
 from singer_spark.pipeline.cron import last_due, next_due
 
 START_SLACK = timedelta(minutes=1)  # a clock that is a little behind is no missed run
@@ -34,112 +34,114 @@ class Finding:
     reason: str
 
 
-def judge(case: Case) -> tuple[Finding, ...]:
+def judge(history: History) -> tuple[Finding, ...]:
     """Find everything that is wrong, the worst first."""
-    found = [finding for rule in RULES if (finding := rule(case))]
+    found = [finding for rule in RULES if (finding := rule(history))]
     return tuple(sorted(found, key=lambda finding: -finding.level))
 
 
-def _failed(case: Case) -> Finding | None:
-    if not case.last or not case.last.get("exit_code"):
+def _failed(history: History) -> Finding | None:
+    if not history.last or not history.last.get("exit_code"):
         return None
-    failures = list(takewhile(lambda run: run.get("exit_code"), case.runs))
+    failures = list(takewhile(lambda run: run.get("exit_code"), history.runs))
     often = f" ({len(failures)} in a row)" if len(failures) > 1 else ""
-    error = case.last.get("error") or f"exit code {case.last['exit_code']}"
+    error = history.last.get("error") or f"exit code {history.last['exit_code']}"
     return Finding("failed", Level.CRITICAL, f"the last run failed{often}: {error}")
 
 
-def _counts_differ(case: Case) -> Finding | None:
-    for stream, told in ((case.last or {}).get("mismatches") or {}).items():
+def _counts_differ(history: History) -> Finding | None:
+    for stream, told in ((history.last or {}).get("mismatches") or {}).items():
         return Finding("counts", Level.CRITICAL, f"{stream}: counts differ: {told}")
     return None
 
 
-def _missed(case: Case) -> Finding | None:
-    if case.cron is None or case.is_running:
+def _missed(history: History) -> Finding | None:
+    if history.cron is None or history.is_running:
         return None
-    if case.last is None:
-        return Finding("schedule", Level.WARNING, f"is scheduled ({case.cron}) but has never run")
-    interval = next_due(case.cron, case.now) - last_due(case.cron, case.now)
-    due = last_due(case.cron, case.now - min(START_GRACE, interval / 2))
+    if history.last is None:
+        return Finding(
+            "schedule", Level.WARNING, f"is scheduled ({history.cron}) but has never run"
+        )
+    interval = next_due(history.cron, history.now) - last_due(history.cron, history.now)
+    due = last_due(history.cron, history.now - min(START_GRACE, interval / 2))
     # A run that went on beyond the time has kept the next one from starting.
-    if any(moment >= due - START_SLACK for moment in moments(case.last)):
+    if any(moment >= due - START_SLACK for moment in moments(history.last)):
         return None
-    late = tell_seconds((case.now - due).total_seconds())
-    return Finding("schedule", Level.CRITICAL, f"should have run {late} ago ({case.cron})")
+    late = format_duration((history.now - due).total_seconds())
+    return Finding("schedule", Level.CRITICAL, f"should have run {late} ago ({history.cron})")
 
 
-def _lags(case: Case) -> Finding | None:
-    limit = case.alerts.max_lag
-    if limit is None or case.lag is None or case.lag <= limit:
+def _lags(history: History) -> Finding | None:
+    limit = history.alerts.max_lag
+    if limit is None or history.lag is None or history.lag <= limit:
         return None
-    stream = max(case.lags, key=lambda name: case.lags[name])
-    told, most = tell_seconds(case.lag), tell_seconds(limit)
+    stream = max(history.lags, key=lambda name: history.lags[name])
+    told, most = format_duration(history.lag), format_duration(limit)
     return Finding("lag", Level.CRITICAL, f"{stream} lags {told} behind (limit {most})")
 
 
-def _dead(case: Case) -> Finding | None:
-    if case.activity is None or not case.activity.is_dead:
+def _dead(history: History) -> Finding | None:
+    if history.lock is None or not history.lock.is_dead:
         return None
-    age = tell_seconds((case.now - case.activity.since).total_seconds())
+    age = format_duration((history.now - history.lock.since).total_seconds())
     return Finding(
         "lock",
         Level.WARNING,
         f"a run that began {age} ago died and left its lock; the next run takes it over, or: "
-        f"singer-spark unlock {case.pipeline}",
+        f"singer-spark unlock {history.pipeline}",
     )
 
 
-def _too_long(case: Case) -> Finding | None:
-    limit = case.alerts.max_duration
+def _too_long(history: History) -> Finding | None:
+    limit = history.alerts.max_duration
     if limit is None:
         return None
-    seconds, what = float((case.last or {}).get("milliseconds") or 0) / 1000, "the last run took"
-    if case.is_running and case.activity:
-        seconds, what = (case.now - case.activity.since).total_seconds(), "has been running for"
+    seconds, what = float((history.last or {}).get("milliseconds") or 0) / 1000, "the last run took"
+    if history.is_running and history.lock:
+        seconds, what = (history.now - history.lock.since).total_seconds(), "has been running for"
     if seconds <= limit:
         return None
-    told, most = tell_seconds(seconds), tell_seconds(limit)
+    told, most = format_duration(seconds), format_duration(limit)
     return Finding("duration", Level.WARNING, f"{what} {told} (limit {most})")
 
 
-def _empty(case: Case) -> Finding | None:
-    wanted = case.alerts.empty_runs
-    runs = [run for run in case.runs if is_ordinary(run)]
+def _empty(history: History) -> Finding | None:
+    wanted = history.alerts.empty_runs
+    runs = [run for run in history.runs if is_ordinary(run)]
     empty = len(list(takewhile(is_empty, runs)))
     if wanted is None or empty < wanted:
         return None
     return Finding("empty", Level.WARNING, f"the last {empty} runs brought nothing new")
 
 
-def _spike(case: Case) -> Finding | None:
-    return _beyond(case, "spike", "records", case.alerts.spike, lambda n: f"{n:,.0f} records")
+def _spike(history: History) -> Finding | None:
+    return _beyond(history, "spike", "records", history.alerts.spike, lambda n: f"{n:,.0f} records")
 
 
-def _slow(case: Case) -> Finding | None:
+def _slow(history: History) -> Finding | None:
     def tell(milliseconds: float) -> str:
-        return tell_seconds(milliseconds / 1000)
+        return format_duration(milliseconds / 1000)
 
-    return _beyond(case, "slow", "milliseconds", case.alerts.slow, tell)
+    return _beyond(history, "slow", "milliseconds", history.alerts.slow, tell)
 
 
 def _beyond(
-    case: Case, kind: str, key: str, limit: float | None, tell: Callable[[float], str]
+    history: History, kind: str, key: str, limit: float | None, tell: Callable[[float], str]
 ) -> Finding | None:
     """Compare the last run with the usual one."""
-    usual = case.usual(key)
-    if limit is None or usual is None or case.last is None or not is_ordinary(case.last):
+    usual = history.usual(key)
+    if limit is None or usual is None or history.last is None or not is_ordinary(history.last):
         return None
-    value = float(case.last.get(key) or 0)
+    value = float(history.last.get(key) or 0)
     if value <= limit * usual:
         return None
     told = f"{tell(value)} in the last run are {value / usual:.0f} times the usual {tell(usual)}"
     return Finding(kind, Level.WARNING, told.replace(" are ", " is ") if kind == "slow" else told)
 
 
-def _bad_records(case: Case) -> Finding | None:
-    limit = case.alerts.error_rate
-    run: Mapping[str, Any] = next((run for run in case.runs if run.get("records")), {})
+def _bad_records(history: History) -> Finding | None:
+    limit = history.alerts.error_rate
+    run: Mapping[str, Any] = next((run for run in history.runs if run.get("records")), {})
     rate = (run.get("quarantined") or 0) / (run.get("records") or 1)
     if limit is None or rate <= limit:
         return None
@@ -147,15 +149,15 @@ def _bad_records(case: Case) -> Finding | None:
     return Finding("error_rate", Level.WARNING, told)
 
 
-def _late(case: Case) -> Finding | None:
-    for stream, facts in ((case.last or {}).get("streams") or {}).items():
+def _late(history: History) -> Finding | None:
+    for stream, facts in ((history.last or {}).get("streams") or {}).items():
         if seconds := facts.get("suggested_lookback"):
             told = f"{stream}: {facts.get('late')} rows were late; set its lookback to {seconds}"
             return Finding("late", Level.WARNING, told)
     return None
 
 
-RULES: tuple[Callable[[Case], Finding | None], ...] = (
+RULES: tuple[Callable[[History], Finding | None], ...] = (
     _failed,
     _counts_differ,
     _missed,
@@ -174,24 +176,18 @@ RULES: tuple[Callable[[Case], Finding | None], ...] = (
 class Health:
     """How a pipeline is doing."""
 
-    case: Case
+    history: History
     findings: tuple[Finding, ...]
 
     @classmethod
-    def of(cls, case: Case) -> Health:
-        """Judge a case."""
-        return cls(case, judge(case))
-
-    @classmethod
-    def unknown(cls, pipeline: str, now: datetime, reason: str) -> Health:
-        """Tell that a pipeline cannot even be looked at."""
-        finding = Finding("unreadable", Level.CRITICAL, reason)
-        return cls(Case(pipeline=pipeline, now=now), (finding,))
+    def of(cls, history: History) -> Health:
+        """Judge a history."""
+        return cls(history, judge(history))
 
     @property
     def pipeline(self) -> str:
         """The pipeline's name."""
-        return self.case.pipeline
+        return self.history.pipeline
 
     @property
     def level(self) -> Level:
@@ -201,41 +197,21 @@ class Health:
     @property
     def word(self) -> str:
         """The health in one word."""
-        if self.level is Level.OK and self.is_running:
+        if self.level is Level.OK and self.history.is_running:
             return "running"
-        if self.level is Level.OK and self.last is None:
+        if self.level is Level.OK and self.history.last is None:
             return "new"
         return self.level.name.lower()
 
     @property
-    def is_running(self) -> bool:
-        """Tell that a run is going on."""
-        return self.case.is_running
-
-    @property
-    def last(self) -> Mapping[str, Any] | None:
-        """The last run that ended."""
-        return self.case.last
-
-    @property
     def last_success(self) -> Mapping[str, Any] | None:
         """The last run that succeeded."""
-        return next((run for run in self.case.runs if not run.get("exit_code")), None)
-
-    @property
-    def lags(self) -> Mapping[str, float]:
-        """How far the streams lie behind."""
-        return self.case.lags
-
-    @property
-    def lag(self) -> float | None:
-        """How far the pipeline lies behind."""
-        return self.case.lag
+        return next((run for run in self.history.runs if not run.get("exit_code")), None)
 
     @property
     def next_due(self) -> datetime | None:
         """When the next run is due."""
-        return next_due(self.case.cron, self.case.now) if self.case.cron else None
+        return next_due(self.history.cron, self.history.now) if self.history.cron else None
 
     def to_dict(self) -> dict[str, Any]:
         """Give the health as plain JSON values."""
@@ -247,8 +223,8 @@ class Health:
                 {"kind": one.kind, "level": one.level.name.lower(), "reason": one.reason}
                 for one in self.findings
             ],
-            "running": self.is_running,
-            "lag_seconds": self.lag,
+            "running": self.history.is_running,
+            "lag_seconds": self.history.lag,
             "next_due": due.isoformat(timespec="seconds") if due else None,
-            "last_run": self.last,
+            "last_run": self.history.last,
         }

@@ -1,4 +1,4 @@
-"""Settings files in YAML: read, filled from the environment, taken key by key.
+"""Pipeline files as YAML: read, filled from the environment, checked against `schema.json`.
 
 Every problem is noted instead of stopping at the first. A note names the key, never its value.
 """
@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import jsonschema_rs
 import yaml
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
-from singer_spark.text import parse_duration
+from singer_spark.pipeline.cron import is_cron
 
 VARIABLE = re.compile(r"\$(\$?)\{([^}]*)\}")
 
@@ -68,7 +71,7 @@ def read_document(path: Path) -> Any:
 def expand(value: Any, place: str, env: Mapping[str, str], problems: list[str]) -> Any:
     """Replace ${NAME} in every text by the environment's value; $${NAME} is a literal ${NAME}."""
     if isinstance(value, Mapping):
-        return {key: expand(item, _join(place, key), env, problems) for key, item in value.items()}
+        return {key: expand(item, join(place, key), env, problems) for key, item in value.items()}
     if isinstance(value, list):
         return [expand(item, f"{place}[{n}]", env, problems) for n, item in enumerate(value)]
     if not isinstance(value, str):
@@ -84,113 +87,55 @@ def expand(value: Any, place: str, env: Mapping[str, str], problems: list[str]) 
     return VARIABLE.sub(fill, value)
 
 
-class Section:
-    """One mapping of the file; what has not been taken at the end is an unknown key."""
-
-    def __init__(self, values: Any, place: str, problems: list[str]) -> None:
-        self.place = place
-        self.problems = problems
-        self._known: list[str] = []
-        if not isinstance(values, Mapping):
-            self.note("", "must be a mapping")
-            values = {}
-        self._values = values
-
-    def note(self, key: str, problem: str) -> None:
-        """Note what is wrong with a key."""
-        self.problems.append(f"{_join(self.place, key) or 'file'}: {problem}")
-
-    def take(self, key: str) -> Any:
-        """Take a key's value as it is; None where it is not given."""
-        self._known.append(key)
-        return self._values.get(key)
-
-    def section(self, key: str) -> Section:
-        """Take a mapping; one that is not given is empty."""
-        value = self.take(key)
-        return Section({} if value is None else value, _join(self.place, key), self.problems)
-
-    def text(self, key: str, *, required: bool = False) -> str:
-        """Take a text; '' where it is not given."""
-        value = self.take(key)
-        if value is None:
-            if required:
-                self.note(key, "is required")
-            return ""
-        if not isinstance(value, str) or not value:
-            self.note(key, "must be a text that is not empty; quote it")
-            return ""
-        return value
-
-    def web_address(self, key: str, *, or_file: bool = False) -> str | None:
-        """Take a URL that can be posted to, or a file's name where that is allowed."""
-        value = self.text(key)
-        if not value or (or_file and "://" not in value):
-            return value or None
-        if not _is_web_address(value):
-            self.note(key, "must be a URL such as https://host:8080/path")
-        return value
-
-    def flag(self, key: str, *, default: bool) -> bool:
-        """Take true or false."""
-        value = self.take(key)
-        if value is None or isinstance(value, bool):
-            return default if value is None else value
-        self.note(key, "must be true or false")
-        return default
-
-    def choice(self, key: str, options: Sequence[str], *, default: str) -> str:
-        """Take one of a few words."""
-        value = self.take(key)
-        if value is None or value in options:
-            return value or default
-        self.note(key, f"must be one of {', '.join(options)}")
-        return default
-
-    def number(
-        self,
-        key: str,
-        *,
-        whole: bool = False,
-        most: float | None = None,
-        default: float | None = None,
-    ) -> float | None:
-        """Take a number above zero; one that is given as null is None."""
-        value = self.take(key)
-        kinds = int if whole else (int, float)
-        if value is None:
-            return None if key in self._values else default
-        fits = isinstance(value, kinds) and not isinstance(value, bool) and value > 0
-        if not fits or (most is not None and value > most):
-            kind = "a whole number" if whole else "a number"
-            self.note(key, f"must be {kind} above 0" + (f", at most {most:g}" if most else ""))
-            return None
-        return float(value)
-
-    def duration(self, key: str) -> int | None:
-        """Take a duration, in seconds."""
-        value = self.take(key)
-        seconds = parse_duration(value)
-        if value is not None and seconds is None:
-            self.note(key, "must be a duration with its unit, such as 6h, 30m or 90s")
-        return seconds
-
-    def duration_or_off(self, key: str, *, default: int) -> int | None:
-        """Take a duration, in seconds; None where it is turned off by 0."""
-        value = self._values.get(key)
-        if isinstance(value, int) and not isinstance(value, bool) and value == 0:
-            self._known.append(key)
-            return None
-        return self.duration(key) or default
-
-    def close(self) -> None:
-        """Note the keys that nobody took."""
-        for key in self._values:
-            if key not in self._known:
-                self.note(str(key), f"unknown key; known here: {', '.join(self._known)}")
+@cache
+def _schema() -> tuple[dict[str, Any], jsonschema_rs.Draft202012Validator]:
+    schema = json.loads(files("singer_spark.pipeline").joinpath("schema.json").read_bytes())
+    formats = {
+        "cron": is_cron,
+        "web-address": is_web_address,
+        "web-address-or-file": lambda text: "://" not in text or is_web_address(text),
+    }
+    validator = jsonschema_rs.Draft202012Validator(schema, formats=formats, validate_formats=True)
+    return schema, validator
 
 
-def _is_web_address(text: str) -> bool:
+def schema_problems(document: Mapping[str, Any]) -> Iterator[str]:
+    """Find what in a pipeline file does not fit `schema.json`."""
+    schema, validator = _schema()
+    try:
+        errors = list(validator.iter_errors(document))
+    except (TypeError, ValueError):
+        yield "file: holds a value that JSON cannot carry; quote it"
+        return
+    for error in errors:
+        yield from _explain(error, schema)
+
+
+def _explain(error: jsonschema_rs.ValidationError, root: dict[str, Any]) -> Iterator[str]:
+    """Name the key and the rule it breaks: the `problem` that stands nearest to the rule."""
+    place = ".".join(str(part) for part in error.instance_path if isinstance(part, str))
+    *path, keyword = error.schema_path
+    schema: Any = root
+    kind: Any = error.kind
+    problem = ""
+    for step in path:
+        is_link = step == "$ref"
+        schema = root["$defs"][schema["$ref"].rpartition("/")[2]] if is_link else schema[step]
+        problem = schema.get("problem", problem)
+    if keyword == "required":
+        yield f"{join(place, kind.property)}: is required"
+    elif keyword == "additionalProperties":
+        known = ", ".join(schema["properties"])
+        for key in kind.unexpected:
+            yield f"{join(place, key)}: unknown key; known here: {known}"
+    elif keyword == "enum":
+        yield f"{place}: must be one of {', '.join(schema['enum'])}"
+    else:
+        yield f"{place or 'file'}: {problem or 'must be a mapping'}"
+
+
+def is_web_address(text: str) -> bool:
+    """Tell whether a text is a URL that can be posted to."""
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -200,5 +145,6 @@ def _is_web_address(text: str) -> bool:
     return fits and not re.search(r"[\s\x00-\x1f\x7f]", text)
 
 
-def _join(place: str, key: object) -> str:
+def join(place: str, key: object) -> str:
+    """Name a key by its place in the file."""
     return ".".join(part for part in (place, str(key)) if part)

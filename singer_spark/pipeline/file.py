@@ -1,6 +1,7 @@
 """A pipeline file (YAML) as a value: a tap, a target, and how the runner joins them.
 
-Parsing is pure; every problem of a file is gathered into one SettingsError.
+`schema.json` says which keys there are. Parsing is pure, but for settings of a plugin that lie in
+a file beside it; every problem of a file is gathered into one SettingsError.
 """
 
 from __future__ import annotations
@@ -14,9 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from singer_spark.errors import SettingsError
-from singer_spark.pipeline.cron import is_cron
-from singer_spark.pipeline.document import Section, expand, read_document
-from singer_spark.state.store import PIPELINE_NAME
+from singer_spark.pipeline.document import expand, read_document, schema_problems
+from singer_spark.pipeline.plugins import OUR_TARGET, Plugin
+from singer_spark.text import parse_duration
+
+STATE_FOLDER = ".singer-spark/state"
+STALL_SECONDS = 30 * 60
+KEEP_RUNS = 1000
+SECTIONS = ("source", "destination", "incremental", "schedule", "alerts")
+NULL_IS_OFF = ("keep_runs", "spike", "slow", "error_rate")  # elsewhere null is not given
+DURATIONS = ("max_lag", "max_duration")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,113 +39,6 @@ class Alerts:
     error_rate: float | None = 0.01
     webhook: str | None = field(default=None, repr=False)
     command: str | None = field(default=None, repr=False)
-
-
-def read_alerts(section: Section) -> Alerts:
-    """Read the limits; one that is given as null is off."""
-    usual = Alerts()
-    empty_runs = section.number("empty_runs", whole=True)
-    alerts = Alerts(
-        max_lag=section.duration("max_lag"),
-        empty_runs=None if empty_runs is None else int(empty_runs),
-        spike=section.number("spike", default=usual.spike),
-        slow=section.number("slow", default=usual.slow),
-        max_duration=section.duration("max_duration"),
-        error_rate=section.number("error_rate", most=1, default=usual.error_rate),
-        webhook=section.web_address("webhook"),
-        command=section.text("command") or None,
-    )
-    section.close()
-    return alerts
-
-
-DEFAULT_TARGET = "target-spark-delta"
-STATE_FOLDER = ".singer-spark/state"
-
-
-@dataclass(frozen=True, slots=True)
-class Plugin:
-    """A command and its configuration, which may hold secrets and is never shown."""
-
-    command: str
-    config: Mapping[str, Any] = field(repr=False)
-
-
-def read_source(source: Section, folder: Path) -> tuple[Plugin, tuple[str, ...]]:
-    """Read the tap and the streams chosen; none chosen is all that it sends."""
-    tap = Plugin(source.text("tap", required=True), _config(source, folder))
-    streams = source.take("streams")
-    source.close()
-    if streams is None:
-        return tap, ()
-    if not isinstance(streams, list) or not streams or not all(isinstance(s, str) for s in streams):
-        source.note("streams", "must be a list of stream names; leave it out for all")
-        return tap, ()
-    return tap, tuple(streams)
-
-
-def read_destination(destination: Section, folder: Path) -> Plugin:
-    """Read the target, or the short form that names a place for ours."""
-    bucket, path = destination.text("bucket"), destination.text("path")
-    compression = destination.text("compression")
-    short = bool(bucket or path or compression)
-    target = destination.text("target", required=not short)
-    config = _config(destination, folder)
-    destination.close()
-    if not short:
-        return Plugin(target, config)
-    if target or config:
-        destination.note("", "give target and config, or bucket, path and compression, not both")
-    if not bucket:
-        destination.note("bucket", "is required in the short form")
-    short_config = {"path": _join_bucket(bucket, path)}
-    return Plugin(
-        DEFAULT_TARGET, short_config | ({"compression": compression} if compression else {})
-    )
-
-
-def _join_bucket(bucket: str, path: str) -> str:
-    """Name the place as Spark does; a bucket without a scheme lies in S3."""
-    place = re.sub(r"^s3n?://", "s3a://", bucket)
-    if "://" not in place and not place.startswith(("/", ".", "~")):
-        place = f"s3a://{place}"
-    return "/".join(part for part in (place.rstrip("/"), path.strip("/")) if part)
-
-
-def _config(section: Section, folder: Path) -> Mapping[str, Any]:
-    """Take a plugin's configuration: a mapping, or the name of a file beside the pipeline's."""
-    value = section.take("config")
-    if isinstance(value, str):
-        try:
-            value = read_document(folder / value)
-        except SettingsError:
-            section.note("config", "its file cannot be read, or is neither JSON nor YAML")
-            return {}
-    if value is None:
-        return {}
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError):
-        section.note("config", "holds a value that JSON cannot carry; quote it")
-        return {}
-    if isinstance(value, Mapping):
-        return value
-    section.note("config", "must be a mapping or a file's name")
-    return {}
-
-
-def default_state(config: Mapping[str, Any], folder: Path) -> str:
-    """Place the state under the destination; beside the file where that has no path."""
-    path = config.get("path")
-    if not isinstance(path, str) or not path:
-        return str(folder / STATE_FOLDER)
-    return re.sub(r"^s3[an]://", "s3://", path).rstrip("/") + f"/{STATE_FOLDER}"
-
-
-STALL_SECONDS = 30 * 60
-TRANSPORTS = ("records", "batch", "auto")
-LOCKS = ("auto", "none")
-KEEP_RUNS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +61,11 @@ class Pipeline:
     keep_runs: int | None = KEEP_RUNS  # records of runs; None keeps all
     engine_idle: int | None = None  # seconds that Spark outlives the run
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether both sides are ours, which share an engine and know each other's rows."""
+        return self.tap.is_ours and self.target.is_ours
+
 
 def load_pipeline(path: Path, env: Mapping[str, str] = os.environ) -> Pipeline:
     """Read a pipeline file."""
@@ -173,64 +79,97 @@ def load_pipeline(path: Path, env: Mapping[str, str] = os.environ) -> Pipeline:
 
 def parse_pipeline(document: Any, *, folder: Path, env: Mapping[str, str]) -> Pipeline:
     """Check a pipeline file's content and fill in its defaults; `folder` is where it lies."""
+    if not isinstance(document, Mapping):
+        raise SettingsError("file: must be a mapping")
     problems: list[str] = []
-    root = Section(expand(document, "", env, problems), "", problems)
-    tap, streams = read_source(root.section("source"), folder)
-    target = read_destination(root.section("destination"), folder)
-    pipeline = Pipeline(
-        name=_name(root),
-        tap=tap,
-        streams=streams,
-        target=target,
-        incremental=_incremental(root.section("incremental")),
-        transport=root.choice("transport", TRANSPORTS, default="auto"),
-        state=_state(root) or default_state(target.config, folder),
-        cron=_schedule(root.section("schedule")),
-        timeout=root.duration("timeout"),
-        stall_timeout=root.duration_or_off("stall_timeout", default=STALL_SECONDS),
-        alerts=read_alerts(root.section("alerts")),
-        openlineage=root.web_address("openlineage", or_file=True),
-        locks=root.choice("lock", LOCKS, default="auto") != "none",
-        keep_runs=_keep_runs(root),
-        engine_idle=root.duration("engine_idle"),
-    )
-    root.close()
+    given = _without_nulls(expand(document, "", env, problems))
+    for name in SECTIONS:
+        section = given.setdefault(name, {})
+        if isinstance(section, Mapping):
+            given[name] = _without_nulls(section)
+    source, destination = (_with_config(given, name, folder, problems) for name in SECTIONS[:2])
+    problems += schema_problems(given)
+    problems += _ends_missing(destination)
     if problems:
         raise SettingsError(problems)
-    return pipeline
+    target, alerts = _target(destination), given["alerts"]
+    return Pipeline(
+        name=given["name"],
+        tap=Plugin(source["tap"], source["config"]),
+        streams=tuple(source.get("streams", ())),
+        target=target,
+        incremental=given["incremental"].get("enabled", True),
+        transport=given.get("transport", "auto"),
+        state=given.get("state") or default_state(target.config, folder),
+        cron=given["schedule"].get("cron"),
+        timeout=parse_duration(given.get("timeout")),
+        stall_timeout=parse_duration(given.get("stall_timeout", f"{STALL_SECONDS}s")),
+        alerts=Alerts(**alerts | {key: parse_duration(alerts.get(key)) for key in DURATIONS}),
+        openlineage=given.get("openlineage"),
+        locks=given.get("lock") != "none",
+        keep_runs=given.get("keep_runs", KEEP_RUNS),
+        engine_idle=parse_duration(given.get("engine_idle")),
+    )
 
 
-def _name(root: Section) -> str:
-    name = root.text("name", required=True)
-    if name and not PIPELINE_NAME.fullmatch(name):
-        root.note("name", "holds letters, digits, '.', '_', ':' and '-' only, the first not a sign")
-    return name
+def _without_nulls(section: Mapping[Any, Any]) -> dict[str, Any]:
+    kept = {str(key): value for key, value in section.items()}
+    return {key: one for key, one in kept.items() if one is not None or key in NULL_IS_OFF}
 
 
-def _state(root: Section) -> str | Mapping[str, Any]:
-    value = root.take("state")
-    if value is None:
-        return ""
-    if isinstance(value, (str, Mapping)) and value:
-        return value
-    root.note("state", "must be a folder, a URL, or a mapping with url and its options")
-    return ""
+def _with_config(
+    given: dict[str, Any], name: str, folder: Path, problems: list[str]
+) -> dict[str, Any]:
+    """Put a plugin's settings where the name of their file stands, beside the pipeline's."""
+    section = given[name]
+    if not isinstance(section, dict):
+        return {}
+    config = section.get("config", {})
+    try:
+        config = read_document(folder / config) if isinstance(config, str) else config
+        json.dumps(config, allow_nan=False)
+    except SettingsError:
+        problems.append(f"{name}.config: its file cannot be read, or is neither JSON nor YAML")
+        config = {}
+    except (TypeError, ValueError):
+        problems.append(f"{name}.config: holds a value that JSON cannot carry; quote it")
+        config = {}
+    found = {**section, "config": {} if config is None else config}
+    # What the plugin's settings may be is not for this file's schema to say.
+    given[name] = {**found, "config": {}} if isinstance(config, Mapping) else found
+    return found
 
 
-def _keep_runs(root: Section) -> int | None:
-    number = root.number("keep_runs", whole=True, default=KEEP_RUNS)
-    return None if number is None else int(number)
+def _ends_missing(destination: Mapping[str, Any]) -> list[str]:
+    """Say what is missing of a target, or of the short form that names a place for ours."""
+    if not {"bucket", "path", "compression"} & {*destination}:
+        return [] if "target" in destination else ["destination.target: is required"]
+    problems = (
+        [] if "bucket" in destination else ["destination.bucket: is required in the short form"]
+    )
+    if "target" in destination or destination["config"]:
+        problems.append(
+            "destination: give target and config, or bucket, path and compression, not both"
+        )
+    return problems
 
 
-def _incremental(section: Section) -> bool:
-    enabled = section.flag("enabled", default=True)
-    section.close()
-    return enabled
+def _target(destination: Mapping[str, Any]) -> Plugin:
+    """Return the target; in the short form a bucket without a scheme lies in S3."""
+    if "target" in destination:
+        return Plugin(destination["target"], destination["config"])
+    place = re.sub(r"^s3n?://", "s3a://", destination["bucket"])
+    if "://" not in place and not place.startswith(("/", ".", "~")):
+        place = f"s3a://{place}"
+    parts = (place.rstrip("/"), destination.get("path", "").strip("/"))
+    config = {"path": "/".join(filter(None, parts))}
+    more = {key: destination[key] for key in ("compression",) if key in destination}
+    return Plugin(OUR_TARGET, config | more)
 
 
-def _schedule(section: Section) -> str | None:
-    cron = section.text("cron")
-    section.close()
-    if cron and not is_cron(cron):
-        section.note("cron", "must be the five fields of a crontab line, or @daily and the like")
-    return cron or None
+def default_state(config: Mapping[str, Any], folder: Path) -> str:
+    """Place the state under the destination; beside the file where that has no path."""
+    path = config.get("path")
+    if not isinstance(path, str) or not path:
+        return str(folder / STATE_FOLDER)
+    return re.sub(r"^s3[an]://", "s3://", path).rstrip("/") + f"/{STATE_FOLDER}"

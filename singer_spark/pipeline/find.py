@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -34,8 +34,10 @@ def find_pipeline(argument: str, working_folder: Path) -> Path:
     )
 
 
-def find_pipelines(arguments: Iterable[str], working_folder: Path) -> list[Path]:
-    """Find pipeline files; an argument may be a shell pattern over the names in `pipelines/`."""
+def find_pipelines(arguments: Collection[str], working_folder: Path) -> list[Path]:
+    """Find pipeline files by shell patterns over the names in `pipelines/`; without any, all."""
+    if not arguments:
+        return list_pipeline_files(working_folder)
     found: dict[Path, None] = {}
     for argument in arguments:
         if not is_pattern(argument):

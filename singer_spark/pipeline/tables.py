@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Any
 
 from singer_spark.engine.machine import expects_shared_disk
 from singer_spark.errors import SettingsError
-from singer_spark.pipeline.file import DEFAULT_TARGET, Plugin
+from singer_spark.pipeline.plugins import OUR_TARGET, Plugin
 from singer_spark.settings import OWN_CATALOG, WAREHOUSE, SparkSettings, own_catalog
 
 _S3 = ("s3a://", "s3://", "s3n://")
-
-
-def is_ours(target: Plugin) -> bool:
-    """Say whether it is the target whose commits carry bookmarks."""
-    return PurePath(target.command).name == DEFAULT_TARGET
 
 
 def find_tables(target: Plugin, given: str | None = None) -> dict[str, str]:
@@ -30,12 +24,12 @@ def find_tables(target: Plugin, given: str | None = None) -> dict[str, str]:
     Raises:
         SettingsError: Nobody knows.
     """
-    if not given and not is_ours(target):
+    if not given and not target.is_ours:
         raise SettingsError(
             f"{target.command} does not write its state into its tables; recover works with "
-            f"{DEFAULT_TARGET} only. Set the state by hand: singer-spark state set"
+            f"{OUR_TARGET} only. Set the state by hand: singer-spark state set"
         )
-    spark = SparkSettings.from_config(target.config if is_ours(target) else {})
+    spark = SparkSettings.from_config(target.config if target.is_ours else {})
     folder = given or _folder(target.config, spark.conf)
     if not given and not expects_shared_disk(spark) and not re.match(r"\w[\w+.-]*://", folder):
         raise SettingsError(

@@ -4,8 +4,8 @@ run          one run, or several until nothing is left; the state is stored afte
 start        from which state a run begins
 failed_runs  how it begins after runs that failed
 identity     by what source and tables are known again
+run_state    what a run needs of the place that keeps its state; state in files
 state_store  state in a store, under the lock of the run
-state_files  state in files instead, for orchestrators
 commands     both commands: found, given their settings, asked for their streams
 sharing      one engine for both, the same jars, a place for batch files
 process      a child that cannot outlive the runner
@@ -24,8 +24,8 @@ from __future__ import annotations
 from singer_spark.runner.commands import find_command
 from singer_spark.runner.meter import Display, PlainDisplay
 from singer_spark.runner.run import RunResult, run_pipeline, run_until_complete
+from singer_spark.runner.run_state import StateFiles
 from singer_spark.runner.start import RunOptions, Window
-from singer_spark.runner.state_files import StateFiles
 
 __all__ = [
     "Display",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,12 +15,11 @@ from singer_spark.assignment import PIPELINE, RUN_FILE, RUN_ID, STATE_URL, STREA
 from singer_spark.errors import ProtocolError, SettingsError
 from singer_spark.names import chosen_names
 from singer_spark.pipeline import Pipeline
-from singer_spark.pipeline.file import Plugin
-from singer_spark.pipeline.tables import is_ours
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.report import REPORT_FILE
 from singer_spark.runner.process import Command
 from singer_spark.runner.sharing import with_transport
-from singer_spark.runner.start import OUR_TAP, Start
+from singer_spark.runner.start import Start
 from singer_spark.runner.supervisor import Children
 from singer_spark.runner.transfer import Transfer
 from singer_spark.scratch import OURS, RUN, make_scratch, remove_scratch, sweep
@@ -31,7 +28,7 @@ from singer_spark.scratch import OURS, RUN, make_scratch, remove_scratch, sweep
 @contextmanager
 def open_folder(pipeline: Pipeline) -> Iterator[Path]:
     """Make a run's private folder; whatever killed runs have left is removed first."""
-    given = pipeline.target.config.get("temp_dir") if is_ours(pipeline.target) else None
+    given = pipeline.target.config.get("temp_dir") if pipeline.target.is_ours else None
     for place in {"", str(given or "")}:
         sweep(OURS, place)
     folder = make_scratch(RUN)
@@ -90,15 +87,14 @@ class Commands(NamedTuple):
 
 
 def find_command(key: str, plugin: Plugin) -> Command:
-    """Find a command on PATH, or beside the Python that runs us: a venv need not be active."""
-    beside = str(Path(sys.executable).parent)
-    path = shutil.which(plugin.command) or shutil.which(plugin.command, path=beside)
+    """Find a command."""
+    path = plugin.path
     if path is None:
         raise SettingsError(
             f"{key}: there is no command {plugin.command}; install it (pip install "
             f"{Path(plugin.command).name}) or put its folder on PATH"
         )
-    return Command(Path(plugin.command).name, (path,))
+    return Command(Path(plugin.command).name, (str(path),))
 
 
 def find_commands(pipeline: Pipeline) -> Commands:
@@ -115,7 +111,7 @@ def transfer_all(job: Job, transfer: Transfer, commands: Commands, start: Start)
     tap = commands.tap.given("--config", pipeline.tap.config)
     target = commands.target.given("--config", pipeline.target.config)
     env = job.env
-    if pipeline.streams and tap.name == OUR_TAP:
+    if pipeline.streams and pipeline.tap.is_ours:
         env[STREAMS] = json.dumps(pipeline.streams)
     elif pipeline.streams:
         tap = tap.given("--catalog", catalog_of(job, transfer.children, tap))

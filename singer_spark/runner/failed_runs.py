@@ -10,7 +10,7 @@ from singer_spark.assignment import EVERY_STREAM, Assignment, Attempt, is_same_s
 from singer_spark.errors import SingerSparkError, StateError
 from singer_spark.names import merged_options
 from singer_spark.pipeline import Pipeline
-from singer_spark.pipeline.file import Plugin
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.pipeline.tables import find_tables
 from singer_spark.protocol import bookmarked
 from singer_spark.runner.identity import known_source, known_tables
@@ -20,14 +20,15 @@ from singer_spark.state.generation import ATTEMPTS_KEPT
 from singer_spark.state.reached import Known, Reached, find_reached, move_to
 
 if TYPE_CHECKING:
-    from singer_spark.runner.start import Kept, Start  # which begins a run, and asks here
+    from singer_spark.runner.run_state import KeptState
+    from singer_spark.runner.start import Start  # which begins a run, and asks here
 
 
 APPEND_ONLY = "append-only"
 _UNMAPPED = object()
 
 
-def go_on_after(start: Start, kept: Kept, say: Callable[[str], None]) -> Start:
+def go_on_after(start: Start, kept: KeptState, say: Callable[[str], None]) -> Start:
     """Begin streams whose rows nothing tells apart where the failed runs before this one stopped.
 
     Only for our own tap and target. A stream that is replaced, or read in a range, says for itself
@@ -69,7 +70,7 @@ def _too_many(pipeline: Pipeline, count: int) -> StateError:
     )
 
 
-def _streams(kept: Kept) -> Collection[str]:
+def _streams(kept: KeptState) -> Collection[str]:
     """Name the streams that the state or a table is known of."""
     tables = known_tables(kept.belongs)
     return bookmarked(kept.state) | {one.state_of or name for name, one in tables.items()}
@@ -110,7 +111,7 @@ def _adds_to(start: Start, attempt: Attempt) -> bool:
     return not owed or any(may_read(start.pipeline, one) for one in {*owed} - start.reload)
 
 
-def _goes_on(start: Start, stream: str, reached: Reached, known: Known, kept: Kept) -> bool:
+def _goes_on(start: Start, stream: str, reached: Reached, known: Known, kept: KeptState) -> bool:
     """Say whether a stream begins where failed runs stopped.
 
     Raises:
@@ -144,7 +145,7 @@ def _goes_on(start: Start, stream: str, reached: Reached, known: Known, kept: Ke
 
 
 def _moved(
-    start: Start, stream: str, reached: Reached, kept: Kept, say: Callable[[str], None]
+    start: Start, stream: str, reached: Reached, kept: KeptState, say: Callable[[str], None]
 ) -> Start:
     state = move_to(start.state, stream, reached.bookmark)
     if state is None:
@@ -160,7 +161,7 @@ def _moved(
     return start._replace(state=state, belongs=belongs, reload=frozenset(reload - {stream}))
 
 
-def _same_again(kept: Kept, stream: str) -> str:
+def _same_again(kept: KeptState, stream: str) -> str:
     """Name the option that goes on with a run which read a stream afresh."""
     failed = kept.resume()
     is_that = failed and (failed.mode == "full" or stream in failed.streams)
@@ -215,7 +216,7 @@ def _maps(side: Plugin) -> Mapping[str, Any]:
     return maps if isinstance(maps, Mapping) else {}
 
 
-def _released(kept: Kept, stream: str) -> Any:
+def _released(kept: KeptState, stream: str) -> Any:
     """Return the bookmark of a stream that a failed run's target had committed to."""
     failed = kept.resume()
     bookmarks = failed.state.get("bookmarks") if failed else None

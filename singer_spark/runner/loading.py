@@ -13,7 +13,6 @@ from typing import Any
 from singer_spark.assignment import EVERY_STREAM, REPLACING
 from singer_spark.names import merged_options
 from singer_spark.pipeline import Pipeline
-from singer_spark.pipeline.tables import is_ours
 from singer_spark.protocol import CHANGES_ONLY, RANGE, Scope, scope_of
 
 FULL_TABLE, INCREMENTAL, LOG_BASED = "FULL_TABLE", "INCREMENTAL", "LOG_BASED"
@@ -132,7 +131,7 @@ def loading_of_schema(pipeline: Pipeline, schema: Mapping[str, Any]) -> Loading:
 
 def loads_of(pipeline: Pipeline) -> dict[str, dict[str, Any]] | None:
     """Gather what says how our target loads streams, by pattern; None where it is another's."""
-    if not is_ours(pipeline.target):
+    if not pipeline.target.is_ours:
         return None
     config = pipeline.target.config
     given = config.get("stream_options")
@@ -177,7 +176,7 @@ def _followed(pipeline: Pipeline, schema: Mapping[str, Any], scope: Scope | None
 
 def _loading(pipeline: Pipeline, stream: str, *, keys: Sequence[str], **read: Any) -> Loading:
     config = pipeline.target.config
-    if not is_ours(pipeline.target):
+    if not pipeline.target.is_ours:
         return Loading(keys=tuple(keys), **read)
     given = config.get("stream_options")
     options = merged_options(stream, given if isinstance(given, Mapping) else None)

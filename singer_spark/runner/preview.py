@@ -11,13 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, Any, final
+from typing import IO, Any
 
 import msgspec
 
-from singer_spark.assignment import Attempt
 from singer_spark.errors import ProtocolError
 from singer_spark.pipeline import Pipeline
 from singer_spark.runner.commands import (
@@ -33,8 +31,9 @@ from singer_spark.runner.commands import (
 from singer_spark.runner.loading import loading_of_plan, loading_of_schema
 from singer_spark.runner.process import Command
 from singer_spark.runner.record import RunRecord
-from singer_spark.runner.start import OUR_TAP, Kept, RunOptions, Start, choose_start
-from singer_spark.runner.state_files import FileBook
+from singer_spark.runner.run_state import KeptState, StateInFiles
+from singer_spark.runner.start import RunOptions, Start, choose_start
+from singer_spark.runner.state_store import StoredState
 from singer_spark.runner.supervisor import (
     ChildError,
     Children,
@@ -43,10 +42,8 @@ from singer_spark.runner.supervisor import (
     Stall,
     caught_signals,
 )
-from singer_spark.state import PipelineState, StateStore, create_state_store
-from singer_spark.state.generation import read_failed, read_generation
+from singer_spark.state import create_state_store
 from singer_spark.state.holder import new_run_id
-from singer_spark.state.store import Checkpoint
 
 SAMPLE_SECONDS = 120.0
 LIMIT_SECONDS = 900.0  # for each side; a server that does not answer must not hold a check
@@ -99,7 +96,7 @@ def sample_source(pipeline: Pipeline) -> Samples:
     """Discover the source and read one row per stream; None where none came in time."""
     tap = find_command("source.tap", pipeline.tap)
     config = dict(pipeline.tap.config)
-    if Path(pipeline.tap.command).name == OUR_TAP:
+    if pipeline.tap.is_ours:
         config["max_rows"] = 1
     with workshop(pipeline, LIMIT_SECONDS) as (job, children):
         told = tap.given("--config", config)
@@ -144,36 +141,12 @@ def workshop(pipeline: Pipeline, limit: float | None = None) -> Iterator[tuple[J
             yield job, children
 
 
-@final
-class StoredState:
-    """The state in a store, only looked at."""
-
-    def __init__(self, store: StateStore, name: str) -> None:
-        self._store, self._name = store, name
-        self.state: Mapping[str, Any] = {}
-        self.belongs: Mapping[str, Any] = {}
-
-    def read(self) -> None:
-        """Read the state."""
-        known = self._store.get(self._name) or PipelineState(self._name)
-        self.state = known.watermark
-        self.belongs = known.metadata
-
-    def resume(self) -> Checkpoint | None:
-        """Read how far a failed run got; None where there is none."""
-        return read_failed(self._store, self._name, self.state)
-
-    def attempts(self) -> Mapping[str, Attempt]:
-        """Name the runs that have not succeeded since the state was stored."""
-        return read_generation(self._store, self._name)[0].attempts_from(self.state)
-
-
 def preview_run(
     pipeline: Pipeline, options: RunOptions, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """Describe each stream: how it is read and loaded, its window's ends, about how many rows."""
-    kept: Kept = (
-        FileBook(options.files, RunRecord(pipeline=pipeline.name, run_id=""))
+    kept: KeptState = (
+        StateInFiles(options.files, RunRecord(pipeline=pipeline.name, run_id=""))
         if options.files
         else StoredState(create_state_store(pipeline.state), pipeline.name)
     )
@@ -182,7 +155,7 @@ def preview_run(
     tap = find_command("source.tap", start.pipeline.tap)
     with workshop(start.pipeline) as (job, children):
         told = tap.given("--config", start.pipeline.tap.config)
-        if Path(pipeline.tap.command).name == OUR_TAP:
+        if pipeline.tap.is_ours:
             streams = _from_tap(job, children, told, start)
         else:
             streams = _from_catalog(catalog_of(job, children, told), start.state)

@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta, timezone
-from importlib.metadata import distributions
-from pathlib import Path
 from typing import Any, Protocol
 
 import click
@@ -206,14 +204,3 @@ def warnings_of(record: RunRecord) -> Iterator[str]:
             f"{stream}: {facts.late} rows were late, by up to {facts.late_seconds or 0:g} s; "
             f"set its lookback to {seconds}"
         )
-
-
-def version_of(command: Path) -> str | None:
-    """Find the distribution that brought a command, as `name version`; None where unknown."""
-    environment = command.resolve().parent.parent
-    folders = [str(path) for path in environment.glob("lib/python*/site-packages")]
-    for found in distributions(path=folders) if folders else ():
-        for entry in found.entry_points:
-            if entry.group == "console_scripts" and entry.name == command.name:
-                return f"{found.name} {found.version}"
-    return None

@@ -16,17 +16,18 @@ from singer_spark import exact_json
 from singer_spark.assignment import Assignment
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
+from singer_spark.pipeline.plugins import version_of
 from singer_spark.protocol import is_unfinished
 from singer_spark.runner.commands import Job, find_commands, open_folder, transfer_all
 from singer_spark.runner.lineage import tell_lineage
 from singer_spark.runner.loading import copied_by, has_maps, loads_of
 from singer_spark.runner.meter import Display, Meter, PlainDisplay
 from singer_spark.runner.process import tell_error
-from singer_spark.runner.record import RunRecord, suggest_lookbacks, version_of, warnings_of
+from singer_spark.runner.record import RunRecord, suggest_lookbacks, warnings_of
+from singer_spark.runner.run_state import RunState, StateFiles, StateInFiles
 from singer_spark.runner.sharing import engine_of_run, with_common_jars
-from singer_spark.runner.start import RunOptions, Start, choose_start, is_our_tap, renames
-from singer_spark.runner.state_files import FileBook, StateFiles
-from singer_spark.runner.state_store import Book, open_store_book
+from singer_spark.runner.start import RunOptions, Start, choose_start, renames
+from singer_spark.runner.state_store import open_stored_state
 from singer_spark.runner.supervisor import Children, Events, Stall, caught_signals, refuse_to_go_on
 from singer_spark.runner.transfer import Transfer
 from singer_spark.secrets import mask
@@ -63,40 +64,40 @@ def run_pipeline(
     display.begin(pipeline.name)
     events: Events = SimpleQueue()
     record = _new_record(pipeline)
-    opened: AbstractContextManager[Book] = (
-        nullcontext(FileBook(options.files, record))
+    opened: AbstractContextManager[RunState] = (
+        nullcontext(StateInFiles(options.files, record))
         if options.files
-        else open_store_book(pipeline, record, events=events, report=display.say)
+        else open_stored_state(pipeline, record, events=events, report=display.say)
     )
     with (
         caught_signals(events, f"go on: singer-spark run {pipeline.name}"),
-        opened as book,
+        opened as kept,
         open_folder(pipeline) as folder,
     ):
         job = Job(pipeline=pipeline, run_id=record.run_id, folder=folder)
         stall = Stall(pipeline.stall_timeout, job.report_file)
-        children = Children(events, timeout=pipeline.timeout, stall=stall, quiet=book.quiet)
+        children = Children(events, timeout=pipeline.timeout, stall=stall, quiet=kept.quiet)
         transfer = Transfer(children, Meter(display, job.report_file))
         advances = options.window is None
         try:
-            book.read()
-            start = choose_start(pipeline, book, options, display.say)
+            kept.read()
+            start = choose_start(pipeline, kept, options, display.say)
             record.mode = start.mode
             tell_lineage("START", pipeline, record)
-            job = replace(job, assignment=_assignment(book, start))
-            if is_our_tap(pipeline):
-                transfer.on_source = book.note_source
+            job = replace(job, assignment=_assignment(kept, start))
+            if pipeline.tap.is_ours:
+                transfer.on_source = kept.note_source
             _move(job, record, transfer, start)
             _refuse_unread(start, record)
-            record.suggested_lookback = suggest_lookbacks(pipeline, record, book)
+            record.suggested_lookback = suggest_lookbacks(pipeline, record, kept)
             reached = transfer.last_state if advances else None
-            after = book.finish(reached, transfer.meter.facts.identities)
+            after = kept.finish(reached, transfer.meter.facts.found)
             if transfer.ended_with_empty_state and after:
                 tell_error(EMPTY_STATE)
         except Exception as error:
             record.close(error)
             reached = transfer.last_state if advances else None
-            book.fail(reached, transfer.meter.facts.identities)
+            kept.fail(reached, transfer.meter.facts.found)
             tell_lineage("FAIL", pipeline, record)
             if on_failure:
                 on_failure(_result(record, record.state_after))
@@ -107,10 +108,10 @@ def run_pipeline(
     return _result(record, after)
 
 
-def _assignment(book: Book, start: Start) -> Assignment:
+def _assignment(kept: RunState, start: Start) -> Assignment:
     """Return what tap and target know of the run, and of how rows are loaded in it."""
     return replace(
-        book.begin(start),
+        kept.begin(start),
         loads=loads_of(start.pipeline),
         renames=has_maps(start.pipeline),
         copied=copied_by(start.pipeline),
@@ -120,7 +121,7 @@ def _assignment(book: Book, start: Start) -> Assignment:
 def _refuse_unread(start: Start, record: RunRecord) -> None:
     """Fail where a stream was to be read afresh and our tap has not read it."""
     unread = [stream for stream in start.run.streams if stream not in record.streams]
-    if unread and is_our_tap(start.pipeline) and not renames(start.pipeline):
+    if unread and start.pipeline.tap.is_ours and not renames(start.pipeline):
         raise SettingsError(
             f"--refresh: the tap has sent no stream {listed(unread)}, only "
             f"{listed(record.streams)}; the stored state is unchanged; name one that it sends: "

@@ -21,8 +21,7 @@ from singer_spark.engine.registry import shared_engines
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
-from singer_spark.pipeline.file import Plugin
-from singer_spark.runner.start import OUR_TAP
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.settings import SparkSettings
 
 _JARS = ("spark_packages", "spark_jars")
@@ -72,13 +71,13 @@ def with_common_jars(pipeline: Pipeline) -> Pipeline:
     Those of the tap come first. Packages on one side and files on the other cannot be joined.
     """
     sides = (pipeline.tap, pipeline.target)
-    if not _are_ours(pipeline) or any(_settings(side).remote for side in sides):
+    if not pipeline.is_ours or any(_settings(side).remote for side in sides):
         return pipeline
     both = {name: _joined(sides, name) for name in _JARS}
     if all(both.values()):
         return pipeline
     named = {name: listed for name, listed in both.items() if listed}
-    tap, target = (Plugin(side.command, {**side.config, **named}) for side in sides)
+    tap, target = (side.with_config(**named) for side in sides)
     return replace(pipeline, tap=tap, target=target)
 
 
@@ -86,14 +85,9 @@ def _joined(sides: Iterable[Plugin], name: str) -> list[str]:
     return list(dict.fromkeys(one for side in sides for one in side.config.get(name) or ()))
 
 
-def _are_ours(pipeline: Pipeline) -> bool:
-    sides = {OUR_TAP: pipeline.tap, OUR_TARGET: pipeline.target}
-    return all(Path(side.command).name == name for name, side in sides.items())
-
-
 def needs_of(pipeline: Pipeline) -> tuple[SparkSettings, list[str]] | None:
     """Return what both sides need of Spark, None where they are not ours or not of one mind."""
-    if not _are_ours(pipeline):
+    if not pipeline.is_ours:
         return None
     common = with_common_jars(pipeline)
     tap, target = _settings(common.tap), _settings(common.target)
@@ -112,9 +106,6 @@ def _urls(pipeline: Pipeline) -> list[str]:
     return [url for url in known if isinstance(url, str)]
 
 
-OUR_TARGET = "target-spark-delta"
-
-
 def with_transport(pipeline: Pipeline, folder: Path) -> Pipeline:
     """Tell both sides to use files in a folder, where the pipeline asks for them or gains by them.
 
@@ -127,16 +118,13 @@ def with_transport(pipeline: Pipeline, folder: Path) -> Pipeline:
         return replace(pipeline, target=_with_root(target, root)) if root else pipeline
     if not _goes_by_files(pipeline):
         return pipeline
-    is_ours = _is(OUR_TAP, tap)
-    encoding = {"format": "parquet"} if is_ours else {"format": "jsonl", "compression": "gzip"}
+    encoding = {"format": "parquet"} if tap.is_ours else {"format": "jsonl", "compression": "gzip"}
     batch: dict[str, Any] = {"encoding": encoding, "storage": {"root": folder.as_uri()}}
+    target = target.with_config(clean_up_batch_files=True)
     return replace(
         pipeline,
-        tap=Plugin(tap.command, {**tap.config, "batch_config": batch}),
-        target=_with_root(
-            Plugin(target.command, {**target.config, "clean_up_batch_files": True}),
-            batch["storage"]["root"],
-        ),
+        tap=tap.with_config(batch_config=batch),
+        target=_with_root(target, folder.as_uri()),
     )
 
 
@@ -148,10 +136,8 @@ def _own_root(batch: object) -> str | None:
 
 def _with_root(target: Plugin, root: str) -> Plugin:
     """Let our target read the files below a root; a message may name any other file."""
-    if not _is(OUR_TARGET, target):
-        return target
     roots = [*(target.config.get("batch_roots") or ()), root]
-    return Plugin(target.command, {**target.config, "batch_roots": roots})
+    return target.with_config(batch_roots=roots) if target.is_ours else target
 
 
 def _goes_by_files(pipeline: Pipeline) -> bool:
@@ -165,13 +151,8 @@ def _goes_by_files(pipeline: Pipeline) -> bool:
             "batch_config.storage.root of the tap to one, or use records"
         )
     if pipeline.transport == "auto":
-        are_ours = _is(OUR_TAP, pipeline.tap) and _is(OUR_TARGET, pipeline.target)
-        return share_a_disk and are_ours and not any(map(_looks_at_records, sides))
+        return share_a_disk and pipeline.is_ours and not any(map(_looks_at_records, sides))
     return pipeline.transport == "batch"
-
-
-def _is(command: str, plugin: Plugin) -> bool:
-    return Path(plugin.command).name == command
 
 
 def _looks_at_records(plugin: Plugin) -> bool:

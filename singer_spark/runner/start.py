@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from singer_spark import exact_json
 from singer_spark.assignment import EVERY_STREAM, Attempt, TableIdentity
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
-from singer_spark.pipeline.file import Plugin
-from singer_spark.pipeline.tables import is_ours
+from singer_spark.pipeline.plugins import OUR_TAP
 from singer_spark.protocol import bookmarked
 from singer_spark.runner.failed_runs import go_on_after
 from singer_spark.runner.identity import known_tables
-from singer_spark.runner.state_files import StateFiles
+from singer_spark.runner.run_state import KeptState, StateFiles
 from singer_spark.state.store import Checkpoint
 from singer_spark.text import listed
 
@@ -62,7 +60,6 @@ class RunOptions:
             )
 
 
-OUR_TAP = "tap-spark-source"
 WINDOW = "window"  # the mode of a run that neither uses nor changes the state
 
 
@@ -114,38 +111,16 @@ class Start(NamedTuple):
         return {stream: exact_json.canonical(one) for stream, one in bookmarks.items()}
 
 
-class Kept(Protocol):
-    """The state that is kept between runs."""
-
-    @property
-    def state(self) -> Mapping[str, Any]:
-        """The state that an incremental run starts from, once it is read."""
-
-    @property
-    def belongs(self) -> Mapping[str, Any]:
-        """The source and the tables that it belongs to."""
-
-    def read(self) -> None:
-        """Read the state; what cannot be read fails the run, which is recorded then."""
-
-    def resume(self) -> Checkpoint | None:
-        """Read how far a failed run got; None where there is none."""
-
-    def attempts(self) -> Mapping[str, Attempt]:
-        """The runs that have not succeeded since the state was stored."""
-
-
 def choose_start(
-    pipeline: Pipeline, kept: Kept, options: RunOptions, say: Callable[[str], None]
+    pipeline: Pipeline, kept: KeptState, options: RunOptions, say: Callable[[str], None]
 ) -> Start:
     """Choose where to start, and say so."""
     start = _chosen(pipeline, kept, options, say)
-    are_ours = is_our_tap(pipeline) and is_ours(pipeline.target)
-    return go_on_after(start, kept, say) if are_ours else start
+    return go_on_after(start, kept, say) if pipeline.is_ours else start
 
 
 def _chosen(
-    pipeline: Pipeline, kept: Kept, options: RunOptions, say: Callable[[str], None]
+    pipeline: Pipeline, kept: KeptState, options: RunOptions, say: Callable[[str], None]
 ) -> Start:
     belongs = kept.belongs
     if options.window:
@@ -159,7 +134,7 @@ def _chosen(
         tables = {} if renames(pipeline) else known_tables(belongs)
         _refuse_unselected(pipeline, options.refresh, tables)
         # A table may have rows of a stream that no state knows; our tap says what it reads.
-        is_sure = not is_our_tap(pipeline)
+        is_sure = not pipeline.tap.is_ours
         others = without_bookmarks(kept.state, options.refresh, tables, is_sure=is_sure)
         state = others if pipeline.incremental else {}
         say(f"Refreshing {', '.join(options.refresh)} (the other streams go on)")
@@ -178,7 +153,7 @@ def _chosen(
 
 
 def _resume(
-    pipeline: Pipeline, kept: Kept, failed: Checkpoint, say: Callable[[str], None]
+    pipeline: Pipeline, kept: KeptState, failed: Checkpoint, say: Callable[[str], None]
 ) -> Start:
     names = {"full": " --full", "refresh": f" --refresh {', '.join(failed.streams)}"}
     say(f"Resuming{names.get(failed.mode, '')} (from the checkpoint of the failed run)")
@@ -203,12 +178,7 @@ def renames(pipeline: Pipeline) -> bool:
 
 def names_differ(pipeline: Pipeline) -> bool:
     """Say whether streams may have other names than their bookmarks."""
-    return renames(pipeline) or not is_our_tap(pipeline)
-
-
-def is_our_tap(pipeline: Pipeline) -> bool:
-    """Say whether the tap is ours, whose bookmarks bear the names of its streams."""
-    return Path(pipeline.tap.command).name == OUR_TAP
+    return renames(pipeline) or not pipeline.tap.is_ours
 
 
 def _refuse_unselected(
@@ -224,7 +194,7 @@ def _refuse_unselected(
     left_out = [
         one
         for one in streams
-        if is_our_tap(pipeline) or one in known
+        if pipeline.tap.is_ours or one in known
         if one not in selected and not any(fnmatchcase(one, s) for s in selected)
     ]
     if selected and left_out:
@@ -270,12 +240,11 @@ def without_bookmarks(
 
 def _with_window(pipeline: Pipeline, window: Window) -> Pipeline:
     """Tell the range to our own tap; there is no word for it that every tap understands."""
-    if not is_our_tap(pipeline):
+    if not pipeline.tap.is_ours:
         raise SettingsError(
             f"--from/--to: only {OUR_TAP} can read a range; with {pipeline.tap.command} set the "
             "state back instead: singer-spark state set"
         )
     bounds = {"window_start": window.start, "window_end": window.end}
     given = {key: bound for key, bound in bounds.items() if bound is not None}
-    tap = Plugin(pipeline.tap.command, {**pipeline.tap.config, **given})
-    return replace(pipeline, tap=tap)
+    return replace(pipeline, tap=pipeline.tap.with_config(**given))

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any, Protocol, final
+from typing import Any, final
+
+from typing_extensions import override
 
 from singer_spark.assignment import Assignment, Attempt
 from singer_spark.errors import StateError
 from singer_spark.pipeline import Pipeline
-from singer_spark.pipeline.tables import is_ours
 from singer_spark.runner.identity import (
     NOTHING,
     Identities,
@@ -29,7 +30,8 @@ from singer_spark.runner.identity import (
 )
 from singer_spark.runner.process import tell_error
 from singer_spark.runner.record import RunRecord
-from singer_spark.runner.start import WINDOW, Kept, Start, names_differ
+from singer_spark.runner.run_state import KeptState, RunState
+from singer_spark.runner.start import WINDOW, Start, names_differ
 from singer_spark.runner.supervisor import Events, Failed, refuse_to_go_on
 from singer_spark.state import PipelineState, StateStore, create_state_store
 from singer_spark.state.change import SOURCE, TABLES
@@ -50,33 +52,30 @@ NO_LOCK = "{}: lock: none keeps no second run away and fences nothing; see that 
 HISTORY_RUNS = 50
 
 
-class Book(Kept, Protocol):
-    """What a run needs of the place that keeps its state."""
+class StoredState(KeptState):
+    """The state in a store, only looked at."""
 
-    @property
-    def quiet(self) -> AbstractContextManager[Any]:
-        """Keep our own threads still while processes are started."""
+    def __init__(self, store: StateStore, name: str) -> None:
+        self._store, self._name = store, name
+        self._before = PipelineState(name)
 
-    def begin(self, start: Start) -> Assignment:
-        """Note how the run begins, before anything is started; gives what its processes know."""
+    @override
+    def read(self) -> None:
+        self._before = self._store.get(self._name) or self._before
+        self.state, self.belongs = self._before.watermark, self._before.metadata
 
-    def note_source(self, source: Mapping[str, Any]) -> None:
-        """Note the source of the run, before the target gets a row of it."""
+    @override
+    def resume(self) -> Checkpoint | None:
+        # None too where the state moved on since.
+        return read_failed(self._store, self._name, self.state)
 
-    def history(self) -> Sequence[Mapping[str, Any]]:
-        """The records of the last runs, as far as they are known."""
-
-    def finish(
-        self, watermark: Mapping[str, Any] | None, found: Identities = NOTHING
-    ) -> Mapping[str, Any]:
-        """Store the final state and give it back; without one the old stays."""
-
-    def fail(self, watermark: Mapping[str, Any] | None, found: Identities = NOTHING) -> None:
-        """Note that the run failed and what the target had committed to."""
+    @override
+    def attempts(self) -> Mapping[str, Attempt]:
+        return read_generation(self._store, self._name)[0].attempts_from(self.state)
 
 
 @final
-class StoreBook:
+class StateInStore(StoredState, RunState):
     """State in a store, under the lock of the run; without one where the pipeline wants none."""
 
     def __init__(
@@ -88,47 +87,35 @@ class StoreBook:
         *,
         keep_runs: int | None = None,
     ) -> None:
-        self._store = store
+        super().__init__(store, record.pipeline)
         self._lock = lock
         self._record = record
-        self._name = record.pipeline
         self._dead = dead  # whose lock was taken over
         self._keep_runs = keep_runs
-        self._before = PipelineState(self._name)
         self._start: Start | None = None
         self._attempt: Attempt | None = None
         self._with_found: Callable[..., dict[str, Any]] = with_identities
         self._stored = False
         self.settle: Callable[[Generation], Generation] = lambda left: left  # once it has ended
         self.claims: Claims | None = None  # once the run has succeeded
-        self.state: Mapping[str, Any] = {}
-        self.quiet: AbstractContextManager[Any] = lock.quiet if lock else nullcontext()
+        if lock:
+            self.quiet = lock.quiet
 
+    @override
     def read(self) -> None:
-        """Read the state; what cannot be read fails the run, which is recorded then."""
         try:
-            self._before = self._store.get(self._name) or self._before
+            super().read()
             if not self._before.run_count:
                 begin_history(self._store, self._name)
-            self.state = self._before.watermark
             self._record.state_before = self._record.state_after = self.state
         finally:
             self._record_death()
 
-    @property
-    def belongs(self) -> Mapping[str, Any]:
-        """The source and the tables that the state belongs to."""
-        return self._before.metadata
-
-    def resume(self) -> Checkpoint | None:
-        """Read how far a failed run got; None where there is none, or the state moved on since."""
-        return read_failed(self._store, self._name, self.state)
-
+    @override
     def attempts(self) -> Mapping[str, Attempt]:
-        """Name the runs that have not succeeded since the state was stored."""
-        left = self._lock.before if self._lock else read_generation(self._store, self._name)[0]
-        return left.attempts_from(self.state)
+        return self._lock.before.attempts_from(self.state) if self._lock else super().attempts()
 
+    @override
     def begin(self, start: Start) -> Assignment:
         """Write down who runs and how it begins, before anything is started."""
         cleans = bool(self._dead or (self._lock and self._lock.claims) or self.attempts())
@@ -163,6 +150,7 @@ class StoreBook:
             remembers=True,
         )
 
+    @override
     def note_source(self, source: Mapping[str, Any]) -> None:
         """Note a source that `meta.json` does not know, for runs that follow if this one fails."""
         if self._attempt and source != self._attempt.source:
@@ -183,6 +171,7 @@ class StoreBook:
     def _save_checkpoint(self, reached: Checkpoint) -> None:
         self._store.save_checkpoint(self._name, replace(reached, base=digest(self.state)))
 
+    @override
     def history(self) -> Sequence[Mapping[str, Any]]:
         """Read the records of the last runs; a history that cannot be read is no obstacle."""
         try:
@@ -190,6 +179,7 @@ class StoreBook:
         except StateError:
             return ()
 
+    @override
     def finish(
         self, watermark: Mapping[str, Any] | None, found: Identities = NOTHING
     ) -> Mapping[str, Any]:
@@ -239,6 +229,7 @@ class StoreBook:
         self._prune()
         return after.watermark
 
+    @override
     def fail(self, watermark: Mapping[str, Any] | None, found: Identities = NOTHING) -> None:
         """Keep checkpoint and record of a failed run as well as it can be done."""
         # Once the lock is lost the pipeline is another run's, and its checkpoint too.
@@ -259,7 +250,7 @@ class StoreBook:
 
     def _note_end(self, start: Start, found: Identities) -> None:
         """Let a run whose target has not begun to commit rows be none that has left some."""
-        is_idle = not found.has_written and is_ours(start.pipeline.target)
+        is_idle = not found.has_written and start.pipeline.target.is_ours
 
         def settle(left: Generation) -> Generation:
             left = left.without_attempt(self._record.run_id) if is_idle else left
@@ -313,14 +304,14 @@ class StoreBook:
 
 
 @contextmanager
-def open_store_book(
+def open_stored_state(
     pipeline: Pipeline, record: RunRecord, *, events: Events, report: Callable[[str], None]
-) -> Iterator[StoreBook]:
+) -> Iterator[StateInStore]:
     """Open the pipeline's store and hold its lock; a lost lock ends the run by an event."""
     store = create_state_store(pipeline.state)
     if not pipeline.locks:
         tell_error(f"Warning: {NO_LOCK.format(pipeline.name)}")
-        yield StoreBook(store, None, record, keep_runs=pipeline.keep_runs)
+        yield StateInStore(store, None, record, keep_runs=pipeline.keep_runs)
         return
 
     def pause(seconds: float) -> None:
@@ -329,15 +320,15 @@ def open_store_book(
 
     lock = RunLock(store, pipeline.name, record.run_id)
     taken_from = lock.acquire(report, pause)
-    book = StoreBook(store, lock, record, taken_from, keep_runs=pipeline.keep_runs)
+    kept = StateInStore(store, lock, record, taken_from, keep_runs=pipeline.keep_runs)
     try:
         if taken_from:
             report(f"Took over the lock of a dead run ({taken_from})")
         lock.keep(lambda error: events.put(Failed(error)))
-        yield book
+        yield kept
     finally:
         with _warned(f"the lock of {pipeline.name} stays"):
-            lock.release(settle=book.settle, claims=book.claims)
+            lock.release(settle=kept.settle, claims=kept.claims)
 
 
 @contextmanager

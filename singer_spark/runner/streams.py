@@ -179,31 +179,16 @@ class StreamFacts:
 class Facts:
     """What tap and target have reported so far: by stream, and of the run as a whole.
 
-    `source` is the identity of the source, `tables` the identities of the tables by stream,
-    `claimed` the streams whose tables were claimed, `reached` the bookmarks that failed runs have
-    reached, by stream, `has_written` tells that rows may be in a table, `is_outnumbered` that one
-    has higher numbers than the run, and `doing` what a command says that it is busy with.
+    `found` is of the run, and `doing` what a command says that it is busy with.
     """
 
     def __init__(self, path: Path) -> None:
-        self.source: Mapping[str, Any] | None = None
-        self.tables: dict[str, Mapping[str, Any]] = {}
+        self.found = Identities()
         self.doing: dict[str, str] = {}
-        self.claimed: set[str] = set()
-        self.reached: dict[str, Any] = {}
-        self.has_written = False
-        self.is_outnumbered = False
         self._path = path
         self._read = 0
         self._streams: dict[str, StreamFacts] = defaultdict(StreamFacts)
         self._target_tells = False
-
-    @property
-    def identities(self) -> Identities:
-        """By what source and tables are known again."""
-        claimed = frozenset(self.claimed)
-        facts = (self.reached, self.has_written, self.is_outnumbered)
-        return Identities(self.source, self.tables, claimed, *facts)
 
     def find_source(self) -> Mapping[str, Any] | None:
         """Look for the identity of the source; any thread may ask."""
@@ -222,25 +207,28 @@ class Facts:
 
     def _learn(self, stream: str, fact: Mapping[str, Any]) -> None:
         known = {key: value for key, value in fact.items() if key not in ("kind", "stream")}
+        found = self.found
         match fact.get("kind"):
             case "source":
-                self.source = known
+                found = found._replace(source=known)
             case "table":
-                self.tables[stream] = known
+                found = found._replace(tables={**found.tables, stream: known})
             case "claimed":
-                self.claimed.add(stream)
+                found = found._replace(claimed={*found.claimed, stream})
             case "writes":
-                self.has_written = True
+                found = found._replace(has_written=True)
             case "outnumbered":
-                self.is_outnumbered = True
+                found = found._replace(is_outnumbered=True)
             case "reached":
                 with suppress(ValueError):
-                    self.reached[stream] = exact_json.loads(str(fact.get("bookmark")))
+                    bookmark = exact_json.loads(str(fact.get("bookmark")))
+                    found = found._replace(reached={**found.reached, stream: bookmark})
             case "progress":
                 self.doing[str(fact.get("command"))] = str(fact.get("doing") or "")
             case kind:
                 self._streams[stream].learn(fact)
                 self._target_tells |= kind in ("commit", "quarantine")
+        self.found = found
 
     def by_stream(self, tally: Tally) -> dict[str, StreamFacts]:
         """Join what was told with what was counted, in the order of the tap's streams."""

@@ -18,6 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, final
 
 from singer_spark.errors import SingerSparkError, TransientError
+from singer_spark.figures import format_duration
 from singer_spark.runner.process import Child, Command, handed_over
 
 LOOK_SECONDS = 10.0  # at most so much of the time between two looks counts
@@ -53,9 +54,9 @@ class Stall:
         self._seen = seen
         if self._limit and self._still >= self._limit:
             raise TransientError(
-                f"nothing moved for {_in_words(self._limit)} (stall_timeout) while the run waited "
-                f"for {self.waits_for()}; the stored state is unchanged. See what holds it up, "
-                "then run again, or raise stall_timeout"
+                f"nothing moved for {format_duration(self._limit)} (stall_timeout) while the run "
+                f"waited for {self.waits_for()}; the stored state is unchanged. See what holds it "
+                "up, then run again, or raise stall_timeout"
             )
 
     def _report_size(self) -> int:
@@ -63,11 +64,6 @@ class Stall:
             return self._report_file.stat().st_size
         except OSError:
             return 0
-
-
-def _in_words(seconds: float) -> str:
-    minutes = seconds / 60
-    return f"{minutes:g} minutes" if minutes >= 2 else f"{seconds:g} seconds"
 
 
 GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL
@@ -181,8 +177,8 @@ class Children:
         except Empty:
             if self._timeout and time.monotonic() >= self._until:
                 raise TransientError(
-                    f"ended after the timeout of {self._timeout:g} seconds; the stored state is "
-                    "unchanged. Run again, or raise timeout"
+                    f"ended after the timeout of {format_duration(self._timeout)}; the stored "
+                    "state is unchanged. Run again, or raise timeout"
                 ) from None
             self.stall.check()
             return None

@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 from deltalake import CommitProperties, write_deltalake
 
-from singer_spark.pipeline.file import Plugin
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.runner import RunOptions
 from singer_spark.runner.supervisor import ChildError
 from tests.support.bench import TARGET

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from singer_spark.pipeline import Alerts, Pipeline
-from singer_spark.pipeline.file import Plugin
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.runner import PlainDisplay, RunOptions, run_pipeline
 from singer_spark.state import create_state_store
 
@@ -42,6 +42,17 @@ for line in sys.stdin:
 note("end-of-input")
 """
 FOREVER = "while True: time.sleep(1)\n"
+ABOUT = """
+import sys
+if "--about" in sys.argv:
+    print('{"name": "%s"}' % __file__.rpartition("/")[2])
+    sys.exit()
+"""
+
+
+def answers(body: str) -> str:
+    """Let a fake say that it is what it is called; one that has no catalog cannot discover."""
+    return ABOUT + ("" if "--discover" in body else 'if "--discover" in sys.argv: sys.exit(2)\n')
 
 
 class Bench:
@@ -56,10 +67,8 @@ class Bench:
 
     def write(self, name, body):
         path = self.folder / name
-        # A tap that says nothing of a catalog cannot discover, as many cannot.
-        refuse = "" if "--discover" in body else 'if "--discover" in sys.argv: sys.exit(2)\n'
         path.write_text(
-            f"#!{sys.executable} -SE\nimport sys\n{refuse}{HELPERS}\n{textwrap.dedent(body)}"
+            f"#!{sys.executable} -SE\n{answers(body)}{HELPERS}\n{textwrap.dedent(body)}"
         )
         path.chmod(0o755)
 

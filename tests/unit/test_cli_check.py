@@ -78,7 +78,7 @@ class TestCheck:
         write("tap-fake", "if '--discover' in sys.argv: time.sleep(100)\n")
         result = invoke("check", "orders")
         assert result.exit_code == 75
-        assert "ended after the timeout of 1 seconds" in " ".join(result.output.split())
+        assert "ended after the timeout of 1 s" in " ".join(result.output.split())
 
     def test_only_chosen_streams_are_waited_for(self):
         text = Path("pipelines/orders.yml").read_text()

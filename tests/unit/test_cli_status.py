@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -12,11 +13,11 @@ from moto.backends import get_backend
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from singer_spark.cli import main
-from singer_spark.health.collect import look_at_store
+from singer_spark.health.collect import Checked, check_store
 from singer_spark.health.notify import send_alerts
 from singer_spark.pipeline import Alerts
 from singer_spark.runner.record import RunRecord
-from singer_spark.runner.state_store import StoreBook
+from singer_spark.runner.state_store import StateInStore
 from singer_spark.state import create_state_store
 from singer_spark.state.holder import Holder
 from singer_spark.state.lock import RunLock, locked
@@ -86,7 +87,7 @@ class TestTable:
         assert any(line.startswith("  the last run failed: tap failed: xxx") for line in lines)
         assert "colour: unknown key" in result.output
         (good,) = [line for line in lines if line.startswith("good")]
-        assert good.split()[-4:-2] + good.split()[-1:] == ["4.2s", "340", "min"]
+        assert good.split()[-5:-2] + good.split()[-1:] == ["4.2", "s", "340", "min"]
 
     @pytest.mark.parametrize(
         ("last", "code"), [({}, 0), ({"quarantined": 30}, 1), ({"exit_code": 75}, 2)]
@@ -149,12 +150,12 @@ class TestCost:
         store = create_state_store(f"s3://{s3}/state")
         with locked(store, "p"):
             lock = RunLock(store, "p", "r")
-            StoreBook(store, lock, RunRecord(pipeline="p", run_id="r")).read()
+            StateInStore(store, lock, RunRecord(pipeline="p", run_id="r")).read()
             requests = []
             store.objects._client.meta.events.register(
                 "before-send.s3", lambda request, **_: requests.append(request.url)
             )
-            (looked,) = look_at_store(store)
+            (looked,) = check_store(store)
             assert looked.health.word == "running"
             assert len(requests) == 1 + 2
 
@@ -173,7 +174,7 @@ class TestCost:
         store.objects._client.meta.events.register(
             "before-send.s3", lambda request, **_: requests.append(request.url)
         )
-        looked = look_at_store(store)
+        looked = check_store(store)
 
         assert [one.health.pipeline for one in looked] == names
         assert all(one.health.word == "ok" for one in looked)
@@ -287,7 +288,11 @@ class TestAlerts:
         store = create_state_store(f"s3://{s3}/state")
         for name in ("a", "b", "c"):
             save_run(store, name, record(exit_code=3))
-        looked = [one._replace(alerts=Alerts(command="true")) for one in look_at_store(store)]
+        alerts = Alerts(command="true")
+        looked = [
+            Checked(replace(one.health, history=replace(one.health.history, alerts=alerts)), store)
+            for one in check_store(store)
+        ]
         requests = []
         store.objects._client.meta.events.register(
             "before-send.s3", lambda request, **_: requests.append(request.method)

@@ -17,6 +17,6 @@ def test_identities_and_what_is_being_done_are_kept_beside_the_streams(monkeypat
     report("table", "orders", version=2, **table)
     facts.refresh()
 
-    assert facts.source == {"id": None, "place": "jdbc:x://h/d"}
-    assert facts.tables == {"orders": {"version": 2, **table}}
+    assert facts.found.source == {"id": None, "place": "jdbc:x://h/d"}
+    assert facts.found.tables == {"orders": {"version": 2, **table}}
     assert facts.doing == {"tap-x": "the start of Spark"}

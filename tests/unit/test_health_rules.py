@@ -6,8 +6,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from singer_spark.figures import tell_seconds
-from singer_spark.health.history import Activity, Case
+from singer_spark.figures import format_duration
+from singer_spark.health.history import FoundLock, History
 from singer_spark.health.rules import Health, Level, judge
 from singer_spark.pipeline import Alerts
 
@@ -25,14 +25,14 @@ def run(**facts):
 
 
 def kinds(*runs, alerts=OFF, **more):
-    case = Case(pipeline="p", now=NOW, runs=runs, alerts=alerts, **more)
-    return {finding.kind: finding for finding in judge(case)}
+    history = History(pipeline="p", now=NOW, runs=runs, alerts=alerts, **more)
+    return {finding.kind: finding for finding in judge(history)}
 
 
 def test_all_is_well_or_new():
     assert kinds(run(), alerts=Alerts()) == {}
-    assert Health.of(Case(pipeline="p", now=NOW, runs=[run()])).word == "ok"
-    assert Health.of(Case(pipeline="p", now=NOW)).word == "new"
+    assert Health.of(History(pipeline="p", now=NOW, runs=[run()])).word == "ok"
+    assert Health.of(History(pipeline="p", now=NOW)).word == "new"
 
 
 def test_a_failed_run_is_critical_with_its_reason_and_how_often():
@@ -137,18 +137,18 @@ def test_more_than_one_percent_set_aside_is_an_error_rate(aside, found):
 def test_a_run_that_took_or_takes_too_long():
     limits = Alerts(max_duration=59)
     assert kinds(run(), alerts=limits)["duration"].reason == "the last run took 60 s (limit 59 s)"
-    active = Activity(NOW - timedelta(minutes=10), is_dead=False)
-    found = kinds(run(milliseconds=5), alerts=limits, activity=active)
+    active = FoundLock(NOW - timedelta(minutes=10), is_dead=False)
+    found = kinds(run(milliseconds=5), alerts=limits, lock=active)
     assert found["duration"].reason == "has been running for 10 min (limit 59 s)"
     assert kinds(run(milliseconds=59_000), alerts=limits) == {}
 
 
 def test_a_lock_left_behind_is_told_with_the_way_out():
-    dead = Activity(NOW - timedelta(hours=5), is_dead=True)
-    finding = kinds(run(), activity=dead)["lock"]
+    dead = FoundLock(NOW - timedelta(hours=5), is_dead=True)
+    finding = kinds(run(), lock=dead)["lock"]
     assert finding.level is Level.WARNING
     assert "singer-spark unlock p" in finding.reason
-    running = Case(pipeline="p", now=NOW, activity=Activity(NOW, is_dead=False))
+    running = History(pipeline="p", now=NOW, lock=FoundLock(NOW, is_dead=False))
     assert Health.of(running).word == "running"
 
 
@@ -183,8 +183,8 @@ class TestSchedule:
         assert "schedule" in kinds(earlier, cron="0 * * * *")
 
     def test_a_run_in_progress_is_not_missed_and_a_new_pipeline_only_a_warning(self):
-        active = Activity(NOW - timedelta(hours=5), is_dead=False)
-        assert kinds(run(started_at=ago(days=2)), cron="@daily", activity=active) == {}
+        active = FoundLock(NOW - timedelta(hours=5), is_dead=False)
+        assert kinds(run(started_at=ago(days=2)), cron="@daily", lock=active) == {}
         assert kinds(cron="@daily")["schedule"].level is Level.WARNING
 
     def test_it_is_told_since_when(self):
@@ -198,4 +198,4 @@ class TestSchedule:
     [(0.25, "0.25 s"), (90, "90 s"), (600, "10 min"), (7200, "2 h"), (1e6, "11.6 d")],
 )
 def test_durations_have_the_unit_that_fits(seconds, told):
-    assert tell_seconds(seconds) == told
+    assert format_duration(seconds) == told

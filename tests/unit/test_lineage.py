@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from singer_spark.pipeline.file import Plugin
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.runner.lineage import _namespace
 from singer_spark.runner.supervisor import ChildError
 from tests.support.web import webhook

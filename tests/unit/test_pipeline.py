@@ -224,6 +224,8 @@ def test_all_problems_are_told_at_once(load):
         (("{tap: tap-x}", "{tap: t, streams: []}"), "source.streams: must be a list"),
         (("{tap: tap-x}", "{tap: t, config: none.json}"), "source.config: its file cannot be read"),
         (("{tap: tap-x}", "{tap: t, config: {x: .nan}}"), "source.config: holds a value"),
+        (("name: small", "name: small\ntimeout: !!binary eA=="), "file: holds a value"),
+        (("name: small", "name: small\n5: x"), "5: unknown key"),
         (("config: {path: lake}", "bucket: b"), "destination: give target and config, or bucket"),
         (("target: target-x, config: {path: lake}", "path: x"), "destination.bucket: is required"),
         (("name: small", "name: small\ntimeout: 0s"), "timeout: must be a duration"),

@@ -11,10 +11,10 @@ from deltalake import DeltaTable
 
 from singer_spark import deltalog
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.pipeline.file import Plugin
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.runner import RunOptions, Window
-from singer_spark.runner.preview import StoredState
 from singer_spark.runner.start import choose_start
+from singer_spark.runner.state_store import StoredState
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state import PipelineState
 from singer_spark.state.change import accept_state, delete_state, replace_state

@@ -11,6 +11,7 @@ import pytest
 
 from singer_spark.assignment import Assignment, Loaded
 from singer_spark.errors import StateError
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.report import read_report
 from singer_spark.runner import RunOptions, StateFiles, Window
 from singer_spark.runner.identity import Identities, known_identities, with_identities
@@ -115,7 +116,7 @@ class TestReload:
         ],
     )
     def test_it_says_of_each_stream_how_its_rows_are_loaded(self, config, expected):
-        target = SimpleNamespace(command="bin/target-spark-delta", config=config)
+        target = Plugin("target-spark-delta", config)
         pipeline = SimpleNamespace(tap=SimpleNamespace(config={}), target=target)
         run = Assignment(run_id="r", loads=loads_of(pipeline), renames=has_maps(pipeline))
         assert run.loaded("orders", ["id"]) == expected
@@ -250,7 +251,7 @@ class TestGeneration:
         def overtake(*_):
             write_generation(spied.store, "p", Generation(number=2**40), Expect.ABSENT)
 
-        monkeypatch.setattr("singer_spark.runner.state_store.StoreBook._record_death", overtake)
+        monkeypatch.setattr("singer_spark.runner.state_store.StateInStore._record_death", overtake)
         spied.fail(LostLockError)
         assert spied.note("tap-fake.pid") is None
 

@@ -15,7 +15,7 @@ import pytest
 from singer_spark import scratch
 from singer_spark.assignment import Assignment
 from singer_spark.errors import ProtocolError, SettingsError
-from singer_spark.pipeline.file import Plugin
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.runner import find_command
 from singer_spark.runner.commands import Job, open_folder
 from singer_spark.runner.supervisor import ChildError

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from singer_spark.engine.lease import ENGINE
-from singer_spark.pipeline.file import Plugin, parse_pipeline
+from singer_spark.pipeline.file import parse_pipeline
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.runner import sharing
 
 TAP = Plugin("tap-spark-source", {"source_url": "jdbc:sqlite:shop.db"})

@@ -116,7 +116,7 @@ class TestFailure:
 
         error = bench.fail(TransientError, timeout=3)
         assert error.exit_code == 75
-        assert "timeout of 3 seconds" in error.message
+        assert "timeout of 3 s" in error.message
         for name in ("tap-fake.pid", "target-fake.pid", "grandchild"):
             assert not is_running(bench.note(name))
 

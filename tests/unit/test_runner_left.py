@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from singer_spark.cli import main
 from singer_spark.errors import StateError
-from singer_spark.pipeline.file import Plugin
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.runner import RunOptions, failed_runs
-from singer_spark.runner.preview import StoredState
 from singer_spark.runner.start import choose_start
+from singer_spark.runner.state_store import StoredState
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state.change import replace_state
 from singer_spark.state.generation import read_generation

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from singer_spark.pipeline.plugins import version_of
 from singer_spark.runner import RunOptions
-from singer_spark.runner.record import version_of
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.secrets import mask
 from singer_spark.state.runs import list_runs

@@ -25,7 +25,7 @@ def _quick(monkeypatch):
 def stalled(bench, **changes):
     error = bench.fail(TransientError, stall_timeout=0.8, **changes)
     assert error.exit_code == 75
-    assert "nothing moved for 0.8 seconds (stall_timeout)" in error.message
+    assert "nothing moved for 0.8 s (stall_timeout)" in error.message
     return error.message
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from singer_spark.errors import SettingsError
-from singer_spark.pipeline.file import Plugin
+from singer_spark.pipeline.plugins import Plugin
 from singer_spark.runner.sharing import with_transport
 from singer_spark.state.runs import list_runs
 from tests.support.bench import TAP

@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from singer_spark.cli import main
-from singer_spark.cli.output import lay_out, tell_count, tell_duration
+from singer_spark.cli.output import lay_out
 from singer_spark.errors import SettingsError, StateError
+from singer_spark.figures import format_count, format_milliseconds
 from singer_spark.pipeline import load_pipeline
 from singer_spark.runner import PlainDisplay, run_pipeline
 from singer_spark.runner.record import RunRecord
@@ -241,16 +242,16 @@ class TestTable:
         assert len(lay_out([("x" * 100,)])[0]) == 80
 
     @pytest.mark.parametrize(
-        ("count", "told"), [(0, "0"), (9_999_999, "9999999"), (12_345_678, "12.3M")]
+        ("count", "told"), [(0, "0"), (9_999_999, "9,999,999"), (12_345_678, "12.3M")]
     )
-    def test_counts_take_seven_characters(self, count, told):
-        assert tell_count(count) == told
+    def test_counts_are_short(self, count, told):
+        assert format_count(count) == told
 
     @pytest.mark.parametrize(
-        ("milliseconds", "told"), [(90, "0.1s"), (119_000, "119.0s"), (7_200_000, "2.0h")]
+        ("milliseconds", "told"), [(90, "0.09 s"), (119_000, "119 s"), (7_200_000, "2 h")]
     )
     def test_durations_are_short(self, milliseconds, told):
-        assert tell_duration(milliseconds) == told
+        assert format_milliseconds(milliseconds) == told
 
 
 class TestKeepRuns:

@@ -9,7 +9,7 @@ import pytest
 
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.runner.record import RunRecord
-from singer_spark.runner.state_store import StoreBook
+from singer_spark.runner.state_store import StateInStore
 from singer_spark.state import PipelineState
 from singer_spark.state.holder import LostLockError
 from singer_spark.state.lock import RunLock
@@ -187,7 +187,7 @@ class TestEveryStore:
         store.save(PipelineState("p", {"old": 1}))
         lock, record = RunLock(store, "p", "run-1"), RunRecord(pipeline="p", run_id="run-1")
         lock.acquire()
-        book = StoreBook(store, lock, record)
+        book = StateInStore(store, lock, record)
         book.read()
         write_lock(store)
 

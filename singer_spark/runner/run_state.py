@@ -1,12 +1,18 @@
-"""State in files, for orchestrators that keep it themselves: no store, no lock, no history."""
+"""What a run needs of the place that keeps its state; and state in files, for orchestrators.
+
+Files have no lock, no history, and no memory of runs that failed.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
+
+from typing_extensions import override
 
 from singer_spark import exact_json
 from singer_spark.assignment import Assignment, Attempt
@@ -21,6 +27,52 @@ if TYPE_CHECKING:
     from singer_spark.runner.start import Start  # which knows the options, and they know the files
 
 
+class KeptState(ABC):
+    """The state that is kept between runs."""
+
+    state: Mapping[str, Any] = {}  # what an incremental run starts from, once it is read
+    belongs: Mapping[str, Any] = {}  # the source and the tables that it belongs to
+
+    @abstractmethod
+    def read(self) -> None:
+        """Read the state; what cannot be read fails the run, which is recorded then."""
+
+    def resume(self) -> Checkpoint | None:
+        """Read how far a failed run got; None where there is none."""
+        return None
+
+    def attempts(self) -> Mapping[str, Attempt]:
+        """Name the runs that have not succeeded since the state was stored."""
+        return {}
+
+
+class RunState(KeptState):
+    """What a run needs of the place that keeps its state."""
+
+    # Keeps our own threads still while processes are started.
+    quiet: AbstractContextManager[Any] = nullcontext()
+
+    @abstractmethod
+    def begin(self, start: Start) -> Assignment:
+        """Note how the run begins, before anything is started; gives what its processes know."""
+
+    def note_source(self, source: Mapping[str, Any]) -> None:
+        """Note the source of the run, before the target gets a row of it."""
+
+    def history(self) -> Sequence[Mapping[str, Any]]:
+        """Read the records of the last runs, as far as they are known."""
+        return ()
+
+    @abstractmethod
+    def finish(
+        self, watermark: Mapping[str, Any] | None, found: Identities = NOTHING
+    ) -> Mapping[str, Any]:
+        """Store the final state and give it back; without one the old stays."""
+
+    def fail(self, watermark: Mapping[str, Any] | None, found: Identities = NOTHING) -> None:
+        """Note that the run failed and what the target had committed to."""
+
+
 @dataclass(frozen=True, slots=True)
 class StateFiles:
     """Where a run reads its state and where it leaves the new one; None is nowhere."""
@@ -30,21 +82,16 @@ class StateFiles:
 
 
 @final
-class FileBook:
+class StateInFiles(RunState):
     """State from a file into another, which is written after success only."""
 
     def __init__(self, files: StateFiles, record: RunRecord) -> None:
         self._given, self._result = files.given, files.result
         self._record = record
-        self.state: Mapping[str, Any] = {}
 
-    @property
-    def quiet(self) -> AbstractContextManager[Any]:
-        """There is no thread of ours."""
-        return nullcontext()
-
+    @override
     def read(self) -> None:
-        """Read the state, once it is sure that the new one can be kept."""
+        # First, that the new state can be kept.
         if self._result and (self._result.is_dir() or not self._result.parent.is_dir()):
             raise SettingsError(
                 f"--state-out {self._result}: no file can be written there; "
@@ -53,21 +100,8 @@ class FileBook:
         self.state = _read(self._given)
         self._record.state_before = self._record.state_after = self.state
 
-    @property
-    def belongs(self) -> Mapping[str, Any]:
-        """Files do not know what the state belongs to."""
-        return {}
-
-    def resume(self) -> Checkpoint | None:
-        """Files know of no failed run."""
-        return None
-
-    def attempts(self) -> Mapping[str, Attempt]:
-        """Files know of no failed run."""
-        return {}
-
+    @override
     def begin(self, start: Start) -> Assignment:
-        """Assign the run, which has neither lock nor memory."""
         return Assignment(
             run_id=self._record.run_id,
             pipeline=self._record.pipeline,
@@ -76,26 +110,16 @@ class FileBook:
             rereads=not start.pipeline.incremental,
         )
 
-    def note_source(self, source: Mapping[str, Any]) -> None:
-        """Files keep no source."""
-
-    def history(self) -> Sequence[Mapping[str, Any]]:
-        """Files keep no history."""
-        return ()
-
+    @override
     def finish(
-        self, watermark: Mapping[str, Any] | None, _found: Identities = NOTHING
+        self, watermark: Mapping[str, Any] | None, found: Identities = NOTHING
     ) -> Mapping[str, Any]:
-        """Write the final state; without one that which was given."""
         after = self.state if watermark is None else watermark
         if self._result:
             _write(self._result, after)
         self._record.state_after = after
         self._record.close()
         return after
-
-    def fail(self, watermark: Mapping[str, Any] | None, found: Identities = NOTHING) -> None:
-        """Leave the file alone: what stands there is still true."""
 
 
 def _read(path: Path | None) -> dict[str, Any]:
