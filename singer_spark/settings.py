@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from singer_spark.figures import parse_duration
 from singer_spark.spark_conf import refusals
-from singer_spark.text import parse_duration
 
 DEFAULT_MASTER = "local[*]"
 ENGINE_IDLE = "SINGER_SPARK_ENGINE_IDLE"

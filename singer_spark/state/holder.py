@@ -20,9 +20,9 @@ from typing_extensions import override
 
 from singer_spark.assignment import STATE_URL, Assignment
 from singer_spark.errors import StateError, TransientError
+from singer_spark.figures import format_duration
 from singer_spark.state.store import StateStore, create_state_store, key_of
 from singer_spark.storage.objects import Expect, tag_of
-from singer_spark.text import format_duration
 
 # A clock that runs ahead of ours by less than this is an ordinary one.
 SKEW_SECONDS = 30.0

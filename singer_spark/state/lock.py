@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, final
 
 from singer_spark.assignment import Attempt
 from singer_spark.errors import SingerSparkError, StateError, TransientError
+from singer_spark.figures import format_duration
 from singer_spark.state.generation import Generation, read_generation, write_generation
 from singer_spark.state.holder import (
     PACE,
@@ -30,7 +31,6 @@ from singer_spark.state.holder import (
 )
 from singer_spark.state.store import StateStore, key_of
 from singer_spark.storage.objects import ConflictError, Expect, refuse_unconditional
-from singer_spark.text import format_duration
 
 Tell = Callable[[SingerSparkError], None]
 Say = Callable[[str], None]
