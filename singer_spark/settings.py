@@ -40,7 +40,8 @@ class SparkSettings:
     def from_config(cls, config: Mapping[str, Any]) -> SparkSettings:
         """Read the Spark settings of a validated config."""
         remote, given = config.get("spark_remote"), (config.get("spark_conf") or {}).items()
-        conf = {key: _conf_text(value) for key, value in given}
+        texts = {True: "true", False: "false"}
+        conf = {key: texts[one] if isinstance(one, bool) else str(one) for key, one in given}
         return cls(
             master=config.get("spark_master") or DEFAULT_MASTER,
             remote=remote,
@@ -145,7 +146,3 @@ def spark_problems(config: Mapping[str, Any]) -> list[str]:
     if config.get("engine_idle") and parse_duration(config["engine_idle"]) is None:
         problems.append("engine_idle must be a duration with its unit, such as 15m or 1h")
     return problems
-
-
-def _conf_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

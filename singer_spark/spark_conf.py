@@ -150,20 +150,17 @@ def _refusal(key: str, value: str) -> str | None:
     if guard and value.lower() == guard.value.lower():
         return None
     reason = guard.reason if guard else _REFUSED.get(key)
-    if reason or _JAVA_OPTIONS.fullmatch(key):
-        return reason or _java_refusal(value)
+    if reason is None and _JAVA_OPTIONS.fullmatch(key):
+        found = _JAVA_GUARDED.search(value)
+        return f"{found[0]} is set by us, or belongs into spark_conf itself" if found else None
+    if reason:
+        return reason
     if key.startswith(_LEGACY) and key not in _LEGACY_ALLOWED:
         return "values would be treated as an older Spark did"
     if key.startswith(_DELTA) and not _DELTA_TUNING.fullmatch(key.removeprefix(_DELTA)):
         return "of Delta's settings only tuning can be set; for a table's use table_properties"
     if store := _LOG_STORE.fullmatch(key):
         return _log_store_refusal(store[1], value)
-    return None
-
-
-def _java_refusal(value: str) -> str | None:
-    if found := _JAVA_GUARDED.search(value):
-        return f"{found[0]} is set by us, or belongs into spark_conf itself"
     return None
 
 

@@ -28,15 +28,8 @@ from singer_spark.storage.objects import Expect, tag_of
 SKEW_SECONDS = 30.0
 
 
-def _pace() -> float:
-    """Read how much faster than usual locks live, for tests of whole commands."""
-    try:
-        return float(os.environ.get("SINGER_SPARK_LOCK_PACE") or 1)
-    except ValueError:
-        return 1.0
-
-
-PACE = _pace()
+# How much faster than usual locks live, for tests of whole commands.
+PACE = float(os.environ.get("SINGER_SPARK_LOCK_PACE") or 1)
 EXPIRY_SECONDS = 300.0 * PACE  # without a heartbeat
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
