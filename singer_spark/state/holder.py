@@ -103,10 +103,11 @@ class Holder:
 
     @override
     def __str__(self) -> str:
-        started, beat = _seconds_since(self.started_at), _seconds_since(self.heartbeat_at)
+        moments = (self.started_at, self.heartbeat_at)
+        started, beat = (format_duration(round(_seconds_since(one))) for one in moments)
         return (
             f"process {self.pid} on {self.host}, run {self.run_id}, "
-            f"started {format_duration(started)} ago, last heartbeat {format_duration(beat)} ago"
+            f"started {started} ago, last heartbeat {beat} ago"
         )
 
 
