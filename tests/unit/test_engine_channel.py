@@ -8,7 +8,7 @@ import socket
 import grpc
 import pytest
 
-from singer_spark.engine.connect import engine_channel
+from singer_spark.engine.connect import EngineChannel
 
 
 class Lease:
@@ -32,7 +32,7 @@ def test_no_proxy_hears_of_it(listening, monkeypatch, name):
     engine, proxy = listening
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
-    channel = engine_channel(Lease(engine.getsockname()[1])).toChannel()
+    channel = EngineChannel(Lease(engine.getsockname()[1])).toChannel()
     ready = grpc.channel_ready_future(channel)
     heard = select.select([engine, proxy], [], [], 20)[0]
     ready.cancel()
