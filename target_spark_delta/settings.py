@@ -243,33 +243,20 @@ class Settings:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Settings:
         """Read a validated config, whose defaults are filled in."""
-        return cls(
-            path=re.sub("(?<=.)/+$", "", config.get("path") or ""),
-            catalog=own_catalog(config.get("catalog") or None),
-            schema=config.get("default_target_schema") or None,
-            load_method=config["load_method"],
-            hard_delete=config["hard_delete"],
-            add_record_metadata=config["add_record_metadata"],
-            batch_size_rows=config["batch_size_rows"],
-            batch_size_bytes=config["batch_size_bytes"],
-            batch_wait_seconds=config["batch_wait_seconds"],
-            flush_all_streams=config["flush_all_streams"],
-            validate_records=config["validate_records"],
-            quarantine=config["on_invalid_record"] == "quarantine",
-            freeze=config["schema_changes"] == "freeze",
-            skip_unchanged=config["skip_unchanged"],
-            stream_options=config["stream_options"],
-            compression=config["compression"],
-            table_properties=config["table_properties"],
-            process_activate_version=config["process_activate_version_messages"],
-            clean_up_batch_files=config["clean_up_batch_files"],
-            batch_roots=BatchRoots(config.get("batch_roots") or ()),
-            primary_key_required=config["primary_key_required"],
-            temp_dir=config.get("temp_dir"),
-            parallelism=config["parallelism"],
-            maps=_maps(config),
-            spark=SparkSettings.from_config(config),
-        )
+        plain = {name: config[name] for name in cls.__slots__ if name in config}
+        special = {
+            "path": re.sub("(?<=.)/+$", "", config.get("path") or ""),
+            "catalog": own_catalog(config.get("catalog") or None),
+            "schema": config.get("default_target_schema") or None,
+            "quarantine": config["on_invalid_record"] == "quarantine",
+            "freeze": config["schema_changes"] == "freeze",
+            "process_activate_version": config["process_activate_version_messages"],
+            "batch_roots": BatchRoots(config.get("batch_roots") or ()),
+            "temp_dir": config.get("temp_dir"),
+            "maps": _maps(config),
+            "spark": SparkSettings.from_config(config),
+        }
+        return cls(**{**plain, **special})
 
     def for_stream(self, stream: str) -> StreamSettings:
         """Return what holds for a stream."""

@@ -12,8 +12,9 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from singer_spark.report import is_reporting
 from singer_spark.types import value_kinds
-from target_spark_delta.intake.batch_files import Manifest, Rules, parse_manifest, rows_told
+from target_spark_delta.intake.batch_files import Manifest, Rules, parse_manifest, rows_written
 from target_spark_delta.intake.json_schema import resolved_schema
 from target_spark_delta.intake.mapping import StreamMapping
 from target_spark_delta.intake.messages import Message
@@ -26,21 +27,12 @@ from target_spark_delta.intake.segments import (
     version_member,
 )
 from target_spark_delta.intake.validation import InvalidRecordError, Validator
-from target_spark_delta.methods.batch import Bookmark, Progress, Work, told_bookmark
+from target_spark_delta.methods.batch import Bookmark, Progress, Work
 from target_spark_delta.streams.destination import Destination
 
 
 class SparkDeltaSink:
-    """Takes the records of a stream.
-
-    Args:
-        destination: Where they go.
-        validator: What they must satisfy.
-        schema: The schema they are under.
-        mapping: What becomes of them first, where a map or flattening changes them.
-        folder: Where segments are spooled.
-        on_open: Called with each new segment.
-    """
+    """Takes the records of a stream under one SCHEMA; `on_open` hears of each new segment."""
 
     def __init__(
         self,
@@ -69,7 +61,7 @@ class SparkDeltaSink:
         self._check = validator.check
         self._most_rows = self._settings.batch_size_rows
         self._most_bytes = self._settings.batch_size_bytes
-        self._tells_keys = self._settings.validate_records and tells_keys(destination, schema)
+        self._notes_keys = self._settings.validate_records and has_plain_keys(destination, schema)
         self._key_of = itemgetter(*(destination.keys or ("",)))
         self._folder = folder
         self._on_open = on_open
@@ -87,8 +79,9 @@ class SparkDeltaSink:
 
     @cached_property
     def _bookmark(self) -> Bookmark | None:
-        # Told before the first record, so a commit finds it.
-        return told_bookmark(self.source)
+        """Where rows begin to be late; they are counted only if anybody wants to know."""
+        scope = self.destination.scope
+        return Bookmark(*scope.again) if scope and scope.again and is_reporting() else None
 
     def write(self, message: Message) -> bool:
         """Check a record and spool it; return whether the segment has become full."""
@@ -154,7 +147,7 @@ class SparkDeltaSink:
             version=message.version,
             extracted_at=_as_text(body.get("time_extracted")),
             received_at=self._next_received_at(),
-            rows=rows_told(body),
+            rows=rows_written(body),
             rules=Rules(
                 stream=self.destination.stream,
                 schema=self.schema,
@@ -224,12 +217,12 @@ class SparkDeltaSink:
 
     def _open(self) -> Segment:
         self.segment = Segment.open(self._folder, self.destination.stream)
-        self.segment.keys = set() if self._tells_keys else None
+        self.segment.keys = set() if self._notes_keys else None
         self._on_open(self.segment)
         return self.segment
 
 
-def tells_keys(destination: Destination, schema: Mapping[str, Any]) -> bool:
+def has_plain_keys(destination: Destination, schema: Mapping[str, Any]) -> bool:
     """Say whether two keys are the same just when Python says so: whole numbers and plain texts.
 
     Times, for one, can be the same instant in different spellings, and in a column of texts the

@@ -10,69 +10,67 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from singer_spark.assignment import Assignment
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import ProtocolError, innermost_cause
 from singer_spark.report import is_reporting
 from target_spark_delta.commits.completion import drop_staged, end_parts, retire_gone, swap_in
 from target_spark_delta.commits.lanes import Job
 from target_spark_delta.commits.queue import CommitQueue
-from target_spark_delta.commits.reports import tell_table
+from target_spark_delta.commits.reports import report_table, stream_table
 from target_spark_delta.methods import staging
-from target_spark_delta.methods.batch import Work
 from target_spark_delta.rows.records import empty_folder
 from target_spark_delta.sink import SparkDeltaSink
 from target_spark_delta.streams.destination import Destination
-from target_spark_delta.table import identity, races
+from target_spark_delta.table import races
 from target_spark_delta.table.maintenance import maintain
 
 logger = logging.getLogger(__name__)
 
 
-def close(flow: CommitQueue, sinks: Collection[SparkDeltaSink]) -> None:
+def close(queue: CommitQueue, sinks: Collection[SparkDeltaSink]) -> None:
     """Do what waited for the end of the input, once everything is committed that came in it."""
-    _end_streams(flow, sinks)
-    _maintain_tables(flow, sinks)
-    _tell_tables(flow, sinks)
-    if flow.assignment.cleans:
-        _drop_abandoned(flow, sinks)
-    _drop_spooled(flow, sinks)
+    _end_streams(queue, sinks)
+    _maintain_tables(queue, sinks)
+    _report_tables(queue, sinks)
+    if queue.assignment.cleans:
+        _drop_abandoned(queue, sinks)
+    _drop_spooled(queue, sinks)
 
 
-def _end_streams(flow: CommitQueue, sinks: Collection[SparkDeltaSink]) -> None:
+def _end_streams(queue: CommitQueue, sinks: Collection[SparkDeltaSink]) -> None:
     """Do what waited for the end of streams, and release what was held back until then."""
     unfinished = []
     for sink in sinks:
-        if sink.destination.replaces_parts and flow.is_held_back(sink):
-            is_ended = _end_stream_of_parts(flow, sink)
+        if sink.destination.replaces_parts and queue.is_held_back(sink):
+            is_ended = _end_stream_of_parts(queue, sink)
             if not is_ended and sink.progress.staged:
                 # None of its rows is in the table.
                 unfinished.append(sink.destination.stream)
-    flow.release()
+    queue.release()
     for sink in sinks:
-        _retire(flow, sink)
+        _retire(queue, sink)
         if sink.progress.waiting and not sink.destination.overwrites:
-            flow.do(sink, partial(drop_staged, work=sink.work))
-    _swap(flow, sinks, unfinished)
+            queue.do(sink, partial(drop_staged, work=sink.work))
+    _swap(queue, sinks, unfinished)
 
 
-def _end_stream_of_parts(flow: CommitQueue, sink: SparkDeltaSink) -> bool:
+def _end_stream_of_parts(queue: CommitQueue, sink: SparkDeltaSink) -> bool:
     """Have removed what a stream had no record of in the parts that it replaces, if it is complete.
 
     Return whether it is.
     """
     # A tap that says nothing at all has nothing but the end of its output.
-    is_mute = flow.state is None and sink.destination.scope is None
-    if flow.is_confirmed(sink) or is_mute:
+    is_mute = queue.states.newest is None and sink.destination.scope is None
+    if queue.is_confirmed(sink) or is_mute:
         job: Job | None = None
         # No commit before the end of the input carries the last STATE.
         is_carried = is_mute or not sink.progress.has_changed
         if sink.destination.acts_at_end or not is_carried:
-            commit, work = flow.commit_of(sink, flow.state, is_end=True), sink.work
+            commit, work = queue.commit_of(sink, queue.states.newest, is_end=True), sink.work
             job = lambda spark: end_parts(spark, work, commit())  # noqa: E731
-        flow.end_stream(sink, job)
+        queue.end_stream(sink, job)
         return True
-    if flow.state is not None:
+    if queue.states.newest is not None:
         logger.warning(
             "Stream %s: no STATE since its first record is released, because nothing says "
             "that the stream is complete; the next run loads it again",
@@ -81,18 +79,18 @@ def _end_stream_of_parts(flow: CommitQueue, sink: SparkDeltaSink) -> bool:
     return False
 
 
-def _retire(flow: CommitQueue, sink: SparkDeltaSink) -> None:
+def _retire(queue: CommitQueue, sink: SparkDeltaSink) -> None:
     """Have the rows retired that are gone at the source, after a whole read of all of them."""
     destination = sink.destination
-    if destination.retires_partitions and flow.is_confirmed(sink):
+    if destination.retires_partitions and queue.is_confirmed(sink):
         return  # done with the end of its parts
     by_partition = destination.method == "partition-overwrite"
     if not destination.reloads or not (destination.merges or by_partition):
         return
-    if destination.retires and flow.is_confirmed(sink):
-        commit, work = flow.commit_of(sink, flow.state, is_end=True), sink.work
+    if destination.retires and queue.is_confirmed(sink):
+        commit, work = queue.commit_of(sink, queue.states.newest, is_end=True), sink.work
         seen = sink.versions
-        flow.do(sink, lambda spark: retire_gone(spark, work, commit(), seen))
+        queue.do(sink, lambda spark: retire_gone(spark, work, commit(), seen))
     elif by_partition or not destination.replaces_parts:
         logger.warning(
             "Stream %s was not read as a whole, so rows that are gone at the source stay",
@@ -100,7 +98,7 @@ def _retire(flow: CommitQueue, sink: SparkDeltaSink) -> None:
         )
 
 
-def _swap(flow: CommitQueue, sinks: Iterable[SparkDeltaSink], unfinished: list[str]) -> None:
+def _swap(queue: CommitQueue, sinks: Iterable[SparkDeltaSink], unfinished: list[str]) -> None:
     """Let the rows of complete streams take their tables' place, and drop those of others.
 
     Of those in `unfinished` rows were dropped already.
@@ -109,13 +107,13 @@ def _swap(flow: CommitQueue, sinks: Iterable[SparkDeltaSink], unfinished: list[s
         has_come = sink.last_line or sink.activated_line or sink.destination.scope
         if not sink.destination.overwrites or not has_come:
             continue
-        flow.hold_back(sink.destination.stream)
-        if flow.is_confirmed(sink):
-            flow.end_stream(sink, _swapping(flow, sink))
+        queue.hold_back(sink.destination.stream)
+        if queue.is_confirmed(sink):
+            queue.end_stream(sink, _swapping(queue, sink))
         else:
             unfinished.append(sink.destination.stream)
-            flow.do(sink, partial(drop_staged, work=sink.work))
-    flow.drain()
+            queue.do(sink, partial(drop_staged, work=sink.work))
+    queue.drain()
     if unfinished:
         raise ProtocolError(
             f"nothing says that {', '.join(unfinished)} is complete: no ACTIVATE_VERSION and "
@@ -124,72 +122,65 @@ def _swap(flow: CommitQueue, sinks: Iterable[SparkDeltaSink], unfinished: list[s
         )
 
 
-def _swapping(flow: CommitQueue, sink: SparkDeltaSink) -> Job:
-    commit, work = flow.commit_of(sink, flow.state), sink.work
+def _swapping(queue: CommitQueue, sink: SparkDeltaSink) -> Job:
+    commit, work = queue.commit_of(sink, queue.states.newest), sink.work
 
     def swap(spark: SparkSession) -> None:
         swap_in(spark, work, replace(commit(), replaces=True))
-        flow.tell_first(spark, sink)
+        queue.report_first(spark, sink)
 
     return swap
 
 
-def _maintain_tables(flow: CommitQueue, sinks: Iterable[SparkDeltaSink]) -> None:
+def _maintain_tables(queue: CommitQueue, sinks: Iterable[SparkDeltaSink]) -> None:
     """Have tables compacted and vacuumed, where that is asked."""
     for sink in sinks:
         options = sink.destination.options
         after, hours = options.optimize_after_commits, options.vacuum_retention_hours
         if after or hours:
             table = sink.destination.table
-            flow.do(sink, partial(maintain, table=table, compact_after=after, keep_hours=hours))
-    flow.drain()
+            queue.do(sink, partial(maintain, table=table, compact_after=after, keep_hours=hours))
+    queue.drain()
 
 
-def _tell_tables(flow: CommitQueue, sinks: Collection[SparkDeltaSink]) -> None:
+def _report_tables(queue: CommitQueue, sinks: Collection[SparkDeltaSink]) -> None:
     """Report to the runner by what each table is known again."""
     if not is_reporting():
         return
-    run = flow.assignment
+    run = queue.assignment
     for sink in sinks:
-        to, work, source = sink.destination, sink.work, sink.source
-        if sum(one.source == source for one in sinks) > 1:
+        table = stream_table(sink.destination, run)
+        end = partial(report_table, work=sink.work, run=run, is_end=True)
+        if sum(one.source == sink.source for one in sinks) > 1:
             # Of several tables that a stream fills one may have had no row yet.
-            identity.tell_absent(to.table, run, to.stream, source)
-        is_told = tell_table(None, work, run, source, is_end=True)
-        known = run.tables.get(to.stream)
-        if not is_told and (sink.last_line or (known and not known.is_absent)):
-            flow.do(sink, _ending(work, run, source))
-    flow.drain()
+            table.report_absent()
+        has_rows = sink.last_line or (table.known and not table.known.is_absent)
+        if not end(None) and has_rows:
+            queue.do(sink, end)
+    queue.drain()
 
 
-def _ending(work: Work, run: Assignment, source: str) -> Job:
-    def end(spark: SparkSession) -> None:
-        tell_table(spark, work, run, source, is_end=True)
-
-    return end
-
-
-def _drop_abandoned(flow: CommitQueue, sinks: Iterable[SparkDeltaSink]) -> None:
+def _drop_abandoned(queue: CommitQueue, sinks: Iterable[SparkDeltaSink]) -> None:
     """Have the staged tables of killed runs dropped, once nothing of this one is staged.
 
     Who holds a pipeline's lock knows that no other run of it lives.
     """
-    run = flow.assignment
+    run = queue.assignment
     in_catalog = (sink for sink in sinks if sink.destination.settings.catalog)
     # Spark is not started for this alone.
-    if run.pipeline and run.generation is not None and flow.batches:
+    if run.pipeline and run.generation is not None and queue.batches:
         for sink in itertools.islice(in_catalog, 1):
-            flow.do(sink, partial(drop_abandoned, destination=sink.destination))
-    flow.drain()
+            queue.do(sink, partial(drop_abandoned, destination=sink.destination))
+    queue.drain()
 
 
-def _drop_spooled(flow: CommitQueue, sinks: Iterable[SparkDeltaSink]) -> None:
+def _drop_spooled(queue: CommitQueue, sinks: Iterable[SparkDeltaSink]) -> None:
     """Have the folder emptied that a remote Spark has read records from."""
     for sink in sinks:
-        if staging := sink.destination.staging(flow.assignment.run_id):
-            flow.do(sink, partial(drop_spooled, staging=staging))
+        if staging := sink.destination.spool_folder(queue.assignment.run_id):
+            queue.do(sink, partial(empty_folder, place=staging))
             break
-    flow.drain()
+    queue.drain()
 
 
 def drop_abandoned(spark: SparkSession, destination: Destination) -> None:
@@ -199,11 +190,6 @@ def drop_abandoned(spark: SparkSession, destination: Destination) -> None:
     """
     races.confirm(spark)
     try:
-        staging.drop_abandoned(spark, destination.place(0), destination.staging_prefix)
+        staging.drop_abandoned(spark, destination.staged_table(0), destination.staging_prefix)
     except SPARK_ERRORS as error:
         logger.warning("Staged tables of killed runs stay: %s", innermost_cause(error)[:300])
-
-
-def drop_spooled(spark: SparkSession, staging: str) -> None:
-    """Remove what is left of the lines that a run has sent: an empty folder for each segment."""
-    empty_folder(spark, staging)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-Job = Callable[[SparkSession], None]
+Job = Callable[[SparkSession], object]
 
 
 @dataclass(slots=True)
@@ -24,10 +24,8 @@ class _Lane:
 class Lanes:
     """Runs the jobs of each stream one after another, each stream in a session of its own.
 
-    Args:
-        engine: Opens the process's first session; called in the background.
-        isolate: Makes a session of its own for a stream, on the same engine.
-        parallelism: How many streams are worked on at the same time.
+    `engine` opens the process's first session, in the background; `isolate` makes one on the same
+    engine for a stream. So many streams are worked on at once as `parallelism` says.
     """
 
     def __init__(

@@ -7,76 +7,87 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from singer_spark.assignment import Assignment
 from target_spark_delta.commits.queue import CommitQueue
-from target_spark_delta.commits.reports import explained
+from target_spark_delta.commits.reports import explained, stream_table
 from target_spark_delta.commits.segment_commit import first_look
 from target_spark_delta.methods.batch import Work
 from target_spark_delta.sink import SparkDeltaSink
 from target_spark_delta.streams.destination import Destination
-from target_spark_delta.table import identity
+from target_spark_delta.streams.safety import needs_other_key
 from target_spark_delta.table.commit import Commit, describe_commits
-from target_spark_delta.table.earlier_rows import check_left, check_start
+from target_spark_delta.table.earlier_rows import check_failed_runs, check_start
 from target_spark_delta.table.table import Table
 
 
-def open_tables(
-    flow: CommitQueue, sinks: Collection[SparkDeltaSink], new: Collection[SparkDeltaSink]
-) -> None:
-    """See that tables may be loaded, before a row is.
+def with_key(queue: CommitQueue, destination: Destination) -> Destination:
+    """Return a stream's destination, once it is known what its table was merged by.
 
-    Args:
-        flow: What is on its way into tables.
-        sinks: All that a stream of the tap fills.
-        new: Those of them that have not been opened.
+    Rows that are loaded afresh by another key take the place of those that are there.
     """
+    if not destination.retires or destination.keeps_history:
+        return destination
+    answers: list[bool] = []
+    queue.wait_for(
+        destination.stream, lambda spark: answers.append(needs_other_key(spark, destination))
+    )
+    return replace(destination, is_rekeyed=answers[0])
+
+
+def open_tables(
+    queue: CommitQueue, sinks: Collection[SparkDeltaSink], new: Collection[SparkDeltaSink]
+) -> None:
+    """See that tables may be loaded, before a row is: `new` ones of all that a stream fills."""
     for sink in new:
-        _check_identity(flow, sink)
-        is_claimed = _claim(flow, sink)
+        _check_identity(queue, sink)
+        is_claimed = _claim(queue, sink)
         destination = sink.destination
         if destination.appends and not destination.bookmarks and not destination.reloads:
-            _check_rows(flow, sink, _others(flow, sink, sinks), is_claimed=is_claimed)
+            _check_rows(queue, sink, _others(queue, sink, sinks), is_claimed=is_claimed)
 
 
-def _check_identity(flow: CommitQueue, sink: SparkDeltaSink) -> None:
+def _check_identity(queue: CommitQueue, sink: SparkDeltaSink) -> None:
     """See that a stream's table is the one that the stored state belongs to."""
-    run, destination = flow.assignment, sink.destination
-    if not destination.rests_on_table:
+    if not sink.destination.rests_on_table:
         return
-    identity.check_name(destination.table, run, destination.stream, sink.source)
-    known = run.tables.get(destination.stream)
+    table = stream_table(sink.destination, queue.assignment)
+    table.check_name()
     # One that is removed from here on must not be made anew for the increment alone.
-    sink.progress.has_table = known is not None and not known.is_absent
-    if known and not identity.check(known, destination.table, run, sink.source, None):
-        work, source = sink.work, sink.source
-        flow.do(sink, lambda spark: check_identity(spark, work, run, source))
+    sink.progress.has_table = table.known is not None and not table.known.is_absent
+
+    def check(spark: SparkSession) -> None:
+        with explained(table.stream):
+            table.check(spark)
+
+    if not table.check(None):
+        queue.do(sink, check)
 
 
-def _claim(flow: CommitQueue, sink: SparkDeltaSink) -> bool:
+def _claim(queue: CommitQueue, sink: SparkDeltaSink) -> bool:
     """Claim a table from a run that held the lock before; return whether that is still to be done.
 
     It may still be at work, whether a record comes or not.
     """
-    run = flow.assignment
+    run = queue.assignment
     sink.progress.has_claimed = sink.destination.stream in run.claimed
     if not run.claims or sink.progress.has_claimed:
         return False
-    commit, work = flow.commit_of(sink, None), sink.work
-    flow.do(sink, lambda spark: claim_table(spark, work, commit()))
+    commit, work = queue.commit_of(sink, None), sink.work
+    queue.do(sink, lambda spark: claim_table(spark, work, commit()))
     return True
 
 
 def _check_rows(
-    flow: CommitQueue, sink: SparkDeltaSink, others: Collection[Table], *, is_claimed: bool
+    queue: CommitQueue, sink: SparkDeltaSink, others: Collection[Table], *, is_claimed: bool
 ) -> None:
     """See that rows which nothing tells apart are not appended to a table that has them."""
-    run, destination, source = flow.assignment, sink.destination, sink.source
-    table, by_name = destination.table, destination.options.load_method == "append-only"
+    destination = sink.destination
+    table = stream_table(destination, queue.assignment)
+    by_name = destination.options.load_method == "append-only"
 
     def check(spark: SparkSession | None) -> bool:
-        is_judged = check_left(table, run, source, spark, others)
+        is_judged = check_failed_runs(table, spark, others)
         if destination.scope is not None:
-            is_judged &= check_start(table, run, source, spark, by_name=by_name)
+            is_judged &= check_start(table, spark, by_name=by_name)
         return is_judged
 
     def job(spark: SparkSession) -> None:
@@ -85,22 +96,19 @@ def _check_rows(
 
     # What is committed before the claim must be seen, so nothing is looked at before.
     if is_claimed or not check(None):
-        flow.do(sink, job)
+        queue.do(sink, job)
 
 
 def _others(
-    flow: CommitQueue, sink: SparkDeltaSink, sinks: Collection[SparkDeltaSink]
+    queue: CommitQueue, sink: SparkDeltaSink, sinks: Collection[SparkDeltaSink]
 ) -> Collection[Table]:
     """Return the other tables that a stream of the tap fills, or has filled before."""
     destination, source = sink.destination, sink.source
-    known = flow.assignment.tables.items()
+    known = queue.assignment.tables.items()
     names = {name for name, one in known if (one.state_of or name) == source and not one.is_absent}
     names |= {one.destination.stream for one in sinks}
-    return [_table_of(destination, name) for name in sorted(names - {destination.stream})]
-
-
-def _table_of(destination: Destination, stream: str) -> Table:
-    return replace(destination, stream=stream).table
+    names.discard(destination.stream)
+    return [replace(destination, stream=name).table for name in sorted(names)]
 
 
 def claim_table(spark: SparkSession, work: Work, commit: Commit) -> None:
@@ -108,11 +116,3 @@ def claim_table(spark: SparkSession, work: Work, commit: Commit) -> None:
     with explained(work.destination.stream):
         describe_commits(spark, commit.without_rows())
         first_look(spark, work)
-
-
-def check_identity(spark: SparkSession, work: Work, run: Assignment, source: str) -> None:
-    """Refuse a table that the stored state does not belong to, if only Spark can read its log."""
-    destination = work.destination
-    known = run.tables[destination.stream]
-    with explained(destination.stream):
-        identity.check(known, destination.table, run, source, spark)

@@ -23,8 +23,9 @@ from singer_spark.errors import (
 from singer_spark.report import report
 from singer_spark.shown import without_values
 from target_spark_delta.methods.batch import Work
-from target_spark_delta.table import identity
+from target_spark_delta.streams.destination import Destination
 from target_spark_delta.table.commit import Counts
+from target_spark_delta.table.identity import StreamTable
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +39,9 @@ def utc_now() -> str:
 def reported(stream: str) -> Iterator[list[tuple[Counts, int]]]:
     """Tell the runner what has become of so many records, once that is committed."""
     started = time.monotonic()
-    told: list[tuple[Counts, int]] = []
-    yield told
-    for counts, rows in told:
+    done: list[tuple[Counts, int]] = []
+    yield done
+    for counts, rows in done:
         report(
             "commit",
             stream,
@@ -85,21 +86,25 @@ def refusal(error: Exception) -> str | None:
     return found[1] if found else None
 
 
-def tell_table(
-    spark: SparkSession | None, work: Work, run: Assignment, source: str, *, is_end: bool = False
+def report_table(
+    spark: SparkSession | None, work: Work, run: Assignment, *, is_end: bool = False
 ) -> bool:
-    """Tell the runner by what a table is known again; return whether its log could be read.
+    """Report by what a table is known again; return whether its log could be read.
 
     At the end of a run one that lacks rows by then is refused.
     """
     to = work.destination
-    known = run.tables.get(to.stream)
+    table = stream_table(to, run)
     with explained(to.stream):
-        history = identity.history_of(to.table, known, spark)
+        history = table.history(spark)
         if history is None:
             return False
         if is_end:
-            before = known if to.rests_on_table else None
-            identity.check_end(before, history, to.table, run, source, work.progress.versions)
-        identity.tell(history, to.table, run, to.stream, to.merges_by, spark, source)
+            table.check_end(history, work.progress.versions, rests=to.rests_on_table)
+        table.report(history, spark)
     return True
+
+
+def stream_table(to: Destination, run: Assignment) -> StreamTable:
+    """Return the table of a stream in a run."""
+    return StreamTable(to.table, run, to.stream, to.read_as, to.merges_by)

@@ -44,6 +44,7 @@ from target_spark_delta.table import races
 from target_spark_delta.table.commit import Commit, Counts, describe_commits, note, take_back_own
 from target_spark_delta.table.ddl import adapt, create, regain_clusters
 from target_spark_delta.table.earlier_rows import check_owner
+from target_spark_delta.table.evolve import changed
 from target_spark_delta.table.log import metadata_of, newest_version, read_commit
 from target_spark_delta.table.quarantine import set_aside
 
@@ -53,18 +54,13 @@ def load_segment(
 ) -> None:
     """Commit a segment's records; what cannot be loaded is set aside first, where that is asked.
 
-    Args:
-        spark: The stream's session.
-        work: The stream.
-        segment: The records.
-        commit: What the commit says of itself.
-        if_made: What it says instead where this run has made the table.
+    Where this run has made the table the commit says `if_made` of itself instead.
     """
     destination = work.destination
     if sum(1 for _ in column_names(destination.declared)) > WIDE:
         interpret(spark)
-    with explained(destination.stream), reported(destination.stream) as told:
-        spool = destination.staging(commit.run_id)
+    with explained(destination.stream), reported(destination.stream) as done:
+        spool = destination.spool_folder(commit.run_id)
         source = open_segment(
             spark, segment, staging=spool, quarantine=destination.settings.quarantine
         )
@@ -76,7 +72,7 @@ def load_segment(
             see_same_table(spark, work, commit.run_id)
             _note_change(spark, work, counts, if_made if work.progress.made_table else commit)
             _note_key(spark, work, counts, commit)
-            told += [] if counts is None else [(counts, segment.loaded)]
+            done += [] if counts is None else [(counts, segment.loaded)]
         work.progress.set_aside += segment.rejected
         empty_staging(spark, segment, spool)
 
@@ -119,14 +115,14 @@ def _load_rows(
     before = None if destination.overwrites else found
     if destination.appends and destination.bookmarks and work.progress.first_look is None:
         # Before the table is changed to fit.
-        work.progress.first_look = append.look_at(spark, destination.table, found)
+        work.progress.first_look = append.first_look_at(spark, destination.table, found)
     if found is not None:
         check_table(spark, work, found, commit)
         _follow_key(spark, work, commit)
     work.progress.key = destination.merges_by
     partitions = _partition_columns(spark, work, commit, is_there=found is not None)
     kept = destination.kept_metadata(segment, before)
-    shape = Columns(
+    columns = Columns(
         declared=destination.declared,
         metadata=destination.read_metadata(segment, kept),
         table=_fitting_table(spark, destination, destination.incoming(kept), before),
@@ -136,14 +132,21 @@ def _load_rows(
         partition_by=partitions,
     )
     work.progress.has_table |= not destination.overwrites
-    records = source.read(shape)
+    records = source.read(columns)
 
     def write(rows: DataFrame) -> Counts | None:
         describe_commits(spark, replace(commit, rows=segment.loaded))
-        batch = make_batch(work, segment, shape, rows, is_new=before is None)
-        batch = replace(batch, facts=batch.facts or _facts_in_files(batch, source.footers, segment))
+        batch = replace(
+            make_batch(work, columns, rows, segment.loaded),
+            is_new=before is None,
+            is_partial=segment.is_partial,
+            removes=destination.removes(segment),
+            scratch=segment.path.parent if shares_disk() else None,
+        )
+        facts = segment.facts or _facts_in_files(batch, source.footers, segment)
+        batch = replace(batch, facts=facts)
         if destination.overwrites or (destination.stages_parts and not work.progress.made_table):
-            overwrite.stage(spark, batch, destination.place, commit.run_id)
+            overwrite.stage(spark, batch, destination.staged_table, commit.run_id)
             return None
         # Of few rows in files of a known size the plan is clear.
         is_small = batch.scratch is not None and batch.count <= FEW_ROWS
@@ -211,33 +214,26 @@ def vanished(destination: Destination) -> StateError:
     )
 
 
-def make_batch(
-    work: Work, segment: Segment, shape: Columns, rows: DataFrame, *, is_new: bool
-) -> Batch:
-    """Return rows with all that a load method needs to know of them."""
+def make_batch(work: Work, columns: Columns, rows: DataFrame, count: int) -> Batch:
+    """Return rows with what a load method needs to know of their stream."""
     destination = work.destination
-    known = {name.lower() for name in shape.table.names}
+    known = {name.lower() for name in columns.table.names}
     return Batch(
         rows=rows,
-        count=segment.loaded,
-        columns=[name for name in shape.columns if name.lower() in known],
-        always={*shape.metadata, DELETED_AT},
+        count=count,
+        columns=[name for name in columns.columns if name.lower() in known],
+        always={*columns.metadata, DELETED_AT},
         keys=destination.keys,
-        facts=segment.facts,
         table=destination.table,
-        schema=as_spelled(shape.table, shape.columns),
-        is_new=is_new,
-        is_partial=segment.is_partial,
-        removes=destination.removes(segment),
+        schema=as_spelled(columns.table, columns.columns),
         skip_unchanged=destination.settings.skip_unchanged,
         bookmark=work.bookmark,
         options=destination.options,
         progress=work.progress,
-        place=destination.place,
+        staged_table=destination.staged_table,
         scope=destination.scope,
         compares_by=destination.compares_by,
         removes_at_end=destination.removes_at_end and not work.progress.made_table,
-        scratch=segment.path.parent if shares_disk() else None,
     )
 
 
@@ -251,17 +247,7 @@ def _facts_in_files(batch: Batch, footers: Sequence[Footer], segment: Segment) -
 def as_spelled(table: T.StructType, columns: Sequence[str]) -> T.StructType:
     """Name a table's columns as the stream does, whose options are about them."""
     names = {name.lower(): name for name in columns}
-    return T.StructType(
-        [
-            T.StructField(
-                names.get(field.name.lower(), field.name),
-                field.dataType,
-                field.nullable,
-                metadata=field.metadata,
-            )
-            for field in table
-        ]
-    )
+    return T.StructType([changed(field, name=names.get(field.name.lower())) for field in table])
 
 
 def check_table(spark: SparkSession, work: Work, schema: T.StructType, commit: Commit) -> None:

@@ -136,29 +136,17 @@ def _climbs(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Files of records of one stream.
+    """Files of records of one stream."""
 
-    Args:
-        files: Their URLs, in the order of the records.
-        format: jsonl or parquet.
-        line: The line of the message, for messages.
-        version: The version of the stream that they belong to.
-        extracted_at: When they were extracted, as text.
-        received_at: When the message came, in microseconds.
-        rows: How many records the files have, where their tap says so.
-        rules: What the records must satisfy.
-        roots: Where the files may lie.
-    """
-
-    files: tuple[str, ...]
-    format: str
-    line: int
-    version: int | None = None
-    extracted_at: str | None = None
-    received_at: int = 0
-    rows: int | None = None
-    rules: Rules
-    roots: BatchRoots = field(default_factory=BatchRoots)
+    files: tuple[str, ...]  # their URLs, in the order of the records
+    format: str  # jsonl or parquet
+    line: int  # the line of the message, for messages
+    version: int | None = None  # the version of the stream that they belong to
+    extracted_at: str | None = None  # when they were extracted, as text
+    received_at: int = 0  # when the message came, in microseconds
+    rows: int | None = None  # how many records the files have, where their tap says so
+    rules: Rules  # what the records must satisfy
+    roots: BatchRoots = field(default_factory=BatchRoots)  # where the files may lie
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +203,7 @@ def parse_manifest(
     return tuple(files), kind
 
 
-def rows_told(body: Mapping[str, Any]) -> int | None:
+def rows_written(body: Mapping[str, Any]) -> int | None:
     """Return how many records the files of a BATCH message have, where its tap says so."""
     member = body.get(MEMBER)
     rows = member.get("rows") if isinstance(member, Mapping) else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -56,11 +56,7 @@ MOST_PARTS = 300_000
 MOST_COLUMNS = 30_000
 # Of the name of a column, in characters.
 LONGEST_NAME = 1000
-_SINGLE_REFERENCES = ("items", "contains", "propertyNames", "not", "if", "then", "else")
-_LISTED_REFERENCES = ("anyOf", "oneOf", "allOf", "prefixItems")
-_NAMED_REFERENCES = ("properties", "patternProperties")
-_MAYBE_REFERENCES = ("additionalProperties", "unevaluatedProperties", "unevaluatedItems")
-_Waiting = list[tuple[Any, int, tuple[str, ...]]]
+_MAYBE_SCHEMAS = ("additionalProperties", "unevaluatedProperties", "unevaluatedItems")
 _KNOWN = re.compile(r"https?://json-schema\.org/draft(-0[467]|/2019-09|/2020-12)/schema#?")
 _DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 _OLDER_DRAFTS = ("http://json-schema.org/draft-07/schema#", _DRAFT_4)
@@ -99,13 +95,6 @@ def parts_in(node: Any) -> Mapping[Any, Any]:
     return node if isinstance(node, Mapping) else {}
 
 
-def with_references(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a JSON Schema with its references replaced; one to itself becomes any value."""
-    check_references(schema)
-    resolved: dict[str, Any] = _replaced(schema, _resolver(schema), ())
-    return resolved
-
-
 def _replaced(node: Any, resolver: Any, seen: tuple[str, ...]) -> Any:
     if not isinstance(node, Mapping):
         return node
@@ -121,12 +110,12 @@ def _replaced(node: Any, resolver: Any, seen: tuple[str, ...]) -> Any:
     return {name: _replaced_part(name, part, within) for name, part in node.items()}
 
 
-def _replaced_part(name: str, part: Any, within: Any) -> Any:
-    if name in _NAMED_REFERENCES and isinstance(part, Mapping):
+def _replaced_part(name: str, part: Any, within: Callable[[Any], Any]) -> Any:
+    if name in ("properties", "patternProperties") and isinstance(part, Mapping):
         return {key: within(value) for key, value in part.items()}
-    if name in _LISTED_REFERENCES and isinstance(part, list):
+    if name in LISTED_SCHEMAS and isinstance(part, list):
         return [within(value) for value in part]
-    return within(part) if name in (*_SINGLE_REFERENCES, *_MAYBE_REFERENCES) else part
+    return within(part) if name in (*_SINGLE_SCHEMAS, *_MAYBE_SCHEMAS) else part
 
 
 def _resolver(schema: Mapping[str, Any]) -> Any:
@@ -137,7 +126,9 @@ def check_references(schema: Mapping[str, Any]) -> None:
     """Refuse a JSON Schema whose references, each replaced by what it refers to, are too much."""
     resolver = _resolver(schema)
     known: dict[str, Any] = {}
-    waiting: _Waiting = [(_without_definitions(schema), 1, ())]
+    # Definitions count only where they are referred to.
+    used = {name: part for name, part in schema.items() if name not in ("definitions", "$defs")}
+    waiting: list[tuple[Any, int, tuple[str, ...]]] = [(used, 1, ())]
     count = 0
     while waiting:
         node, level, seen = waiting.pop()
@@ -165,11 +156,6 @@ def _referred(resolver: Any, reference: str) -> Any:
         return None
 
 
-def _without_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what counts only where it is referred to."""
-    return {name: part for name, part in schema.items() if name not in ("definitions", "$defs")}
-
-
 def dated(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Name the draft that a JSON Schema is written in, where it is an older one and does not.
 
@@ -181,11 +167,6 @@ def dated(schema: Mapping[str, Any]) -> dict[str, Any]:
     plain = {name: part for name, part in schema.items() if name != "$schema"}
     older = ({**plain, "$schema": draft} for draft in _OLDER_DRAFTS)
     return next(filter(jsonschema_rs.meta.is_valid, [plain, *older]), plain)
-
-
-def is_draft_4(schema: Mapping[str, Any]) -> bool:
-    """Say whether a JSON Schema is written in draft 4."""
-    return "/draft-04/" in str(schema.get("$schema"))
 
 
 def with_whole_numbers(schema: dict[str, Any]) -> dict[str, Any]:
@@ -203,25 +184,22 @@ def never_fetch(url: str) -> Any:
     raise LookupError(f"{url} is not in it")
 
 
-def is_moment(value: object) -> bool:
-    """Say whether a text is a point in time; a format says nothing of what is no text."""
-    return not isinstance(value, str) or _is_day(value, _MOMENT)
-
-
-def is_date(value: object) -> bool:
-    """Say whether a text is a date, or the midnight at which one begins."""
-    return not isinstance(value, str) or _is_day(value, _MIDNIGHT)
-
-
-def _is_day(text: str, pattern: re.Pattern[str]) -> bool:
+def _is_day(pattern: re.Pattern[str], value: object) -> bool:
+    """Say whether a text is a day in this form; a format says nothing of what is no text."""
+    if not isinstance(value, str):
+        return True
     try:
-        dt.date.fromisoformat(text[:10])
+        dt.date.fromisoformat(value[:10])
     except ValueError:
         return False
-    return pattern.fullmatch(text) is not None
+    return pattern.fullmatch(value) is not None
 
 
-CHECKS = {"date-time": is_moment, "date": is_date}
+# A date is also the midnight at which it begins.
+CHECKS: dict[str, Callable[..., bool]] = {
+    "date-time": partial(_is_day, _MOMENT),
+    "date": partial(_is_day, _MIDNIGHT),
+}
 
 
 def is_text(schema: Mapping[str, Any]) -> bool:
@@ -229,14 +207,12 @@ def is_text(schema: Mapping[str, Any]) -> bool:
     return isinstance(to_spark_type(schema), T.StringType)
 
 
-def is_checked_as_text(schema: Mapping[str, Any]) -> bool:
-    """Say whether a property declares a date or a time that no cast checks."""
-    return schema.get("format") in tuple(CHECKS) and is_text(schema)
-
-
 def resolved_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a JSON Schema with its references replaced; one to itself becomes any value."""
-    return with_references(_copied(schema))
+    whole = _copied(schema)
+    check_references(whole)
+    resolved: dict[str, Any] = _replaced(whole, _resolver(whole), ())
+    return resolved
 
 
 def _copied(schema: Any) -> Any:
@@ -288,7 +264,8 @@ def has_only_types(schema: Any) -> bool:
             if name != "additionalProperties" or schema[name] is False
         )
         and schema.get("format", "date") in _TYPE_FORMATS
-        and not is_checked_as_text(schema)
+        # No cast checks a date or a time that stays text.
+        and not (schema.get("format") in tuple(CHECKS) and is_text(schema))
         and len([one for one in alternatives if one != {"type": "null"}]) <= 1
         and all(map(has_only_types, children))
     )

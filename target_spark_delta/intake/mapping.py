@@ -11,7 +11,7 @@ import copy
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -48,21 +48,13 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 @dataclass(frozen=True)
 class StreamMapping:
-    """What becomes of one stream under one alias; it can travel to other processes.
+    """What becomes of one stream under one alias; it can travel to other processes."""
 
-    Args:
-        settings: The settings that concern maps.
-        stream: The stream.
-        schema: Its JSON Schema as it came.
-        keys: Its key properties as they came.
-        index: Which of the stream's maps it is.
-    """
-
-    settings: Mapping[str, Any]
-    stream: str
-    schema: Mapping[str, Any]
-    keys: Sequence[str] | None
-    index: int = 0
+    settings: Mapping[str, Any]  # the settings that concern maps
+    stream: str  # the stream
+    schema: Mapping[str, Any]  # its JSON Schema as it came
+    keys: Sequence[str] | None  # its key properties as they came
+    index: int = 0  # which of the stream's maps it is
 
     @property
     def alias(self) -> str:
@@ -104,12 +96,14 @@ class StreamMapping:
         try:
             return self._transformed(record)
         except _MAP_ERRORS as error:
+            # Their text repeats the expression, which may hold a secret.
+            is_secret = isinstance(error, (MapExpressionError, StreamMapConfigError))
             kind = type(error.__cause__ or error).__name__
-            said = kind if _tells_map(error) else str(error)
-            reason, told = (
-                f"its stream map fails: {one}; look at stream_maps" for one in (said, kind)
+            reason, shown = (
+                f"its stream map fails: {one}; look at stream_maps"
+                for one in (kind if is_secret else str(error), kind)
             )
-            raise InvalidRecordError(self.alias, line, reason, told) from error
+            raise InvalidRecordError(self.alias, line, reason, shown) from error
 
     def _transformed(self, record: dict[str, Any]) -> bytes | None:
         mapped = self._map.transform(record)
@@ -129,7 +123,7 @@ class StreamMapping:
 
     @cached_property
     def _map(self) -> StreamMap:
-        return _maps(self.settings, self.stream, self.schema, self.keys)[self.index]
+        return _maps(self)[self.index]
 
     @override
     def __getstate__(self) -> dict[str, Any]:
@@ -175,20 +169,17 @@ def mappings_of(
     keys: Sequence[str] | None,
 ) -> Iterator[StreamMapping]:
     """Give what becomes of a stream: nothing, itself, another, or several."""
-    for index, one in enumerate(_maps(settings, stream, schema, keys)):
+    first = StreamMapping(settings, stream, schema, keys)
+    for index, one in enumerate(_maps(first)):
         if not isinstance(one, RemoveRecordTransform):
-            yield StreamMapping(settings, stream, schema, keys, index)
+            yield replace(first, index=index)
 
 
-def _maps(
-    settings: Mapping[str, Any],
-    stream: str,
-    schema: Mapping[str, Any],
-    keys: Sequence[str] | None,
-) -> list[StreamMap]:
+def _maps(of: StreamMapping) -> list[StreamMap]:
+    settings, stream = of.settings, of.stream
     try:
         mapper = PluginMapper(copy.deepcopy(dict(settings)), logger)
-        mapper.register_raw_stream_schema(stream, copy.deepcopy(dict(schema)), keys)
+        mapper.register_raw_stream_schema(stream, copy.deepcopy(dict(of.schema)), of.keys)
     except StreamMapConfigError as error:
         raise SettingsError(f"stream_maps: stream {stream}: {error}") from error
     except _MAP_ERRORS as error:
@@ -197,11 +188,6 @@ def _maps(
             f"stream_maps: stream {stream}: {named} is no expression; correct it"
         ) from error
     return mapper.stream_maps[stream]
-
-
-def _tells_map(error: Exception) -> bool:
-    """Say whether an error's text repeats the expression, which may hold a secret."""
-    return isinstance(error, (MapExpressionError, StreamMapConfigError))
 
 
 def _unreadable(stream_maps: Mapping[str, Any]) -> Iterator[str]:

@@ -84,6 +84,11 @@ def _refuse(_: bytes) -> object:
     raise ValueError("the segment is closed")
 
 
+def new_id() -> int:
+    """Return the number of a segment, or of what counts as one."""
+    return next(_ids)
+
+
 @dataclass(slots=True, eq=False)
 class Segment:
     """A run of one stream's records in a file of its own.
@@ -95,7 +100,7 @@ class Segment:
 
     stream: str
     path: Path
-    id: int = field(default_factory=lambda: next(_ids))
+    id: int = field(default_factory=new_id)
     rows: int = 0
     rejected: int = 0
     size: int = 0
@@ -103,7 +108,6 @@ class Segment:
     is_partial: bool = False
     has_versions: bool = False
     has_deletions: bool = False
-    state: bytes | None = None
     keys: set[Any] | None = None
     facts: KeyFacts | None = None
     manifest: Manifest | None = None
@@ -150,9 +154,8 @@ class Segment:
         self.rows += 1
         self.size += len(entry)
 
-    def mark(self, state: bytes) -> None:
-        """Remember that everything up to here is what this STATE speaks of."""
-        self.state = state
+    def mark(self) -> None:
+        """Remember that a STATE speaks of everything up to here."""
         self._marked_rows, self._marked_size = self.rows, self.size
         self._marked_rejected = self.rejected
 
@@ -213,6 +216,13 @@ class Segment:
             while block := file.read(_BLOCK_BYTES):
                 rest._write(block)
             file.truncate(self._marked_size)
+
+    def note_rows(self, rows: int, deletions: int, versioned: int) -> None:
+        """Note what the files of a BATCH hold."""
+        self.rows, self.has_deletions, self.has_versions = rows, deletions > 0, versioned > 0
+        self.is_partial = deletions > 0 or (
+            self.manifest is not None and self.manifest.rules.partial
+        )
 
     def note_facts(self, names: Sequence[str]) -> None:
         """Sum up the keys, which take memory, in what a merge needs to know of them."""

@@ -25,7 +25,6 @@ from target_spark_delta.intake.json_schema import (
     LISTED_SCHEMAS,
     NAMED_SCHEMAS,
     dated,
-    is_draft_4,
     is_text,
     never_fetch,
     nullable,
@@ -70,14 +69,7 @@ class MissingKeyError(InvalidRecordError, MissingKeyPropertiesError):
 
 
 class Validator:
-    """Checks the records of one stream.
-
-    Args:
-        stream: The stream's name, for messages.
-        schema: The stream's JSON Schema.
-        keys: Its key properties.
-        full: Whether the whole schema is checked, or only what the table cannot do without.
-    """
+    """Checks the records of one stream: in `full`, or only what the table cannot do without."""
 
     def __init__(
         self, stream: str, schema: Mapping[str, Any], keys: Sequence[str], *, full: bool
@@ -302,7 +294,7 @@ def _shortened(text: str, most: int = 200) -> str:
 
 def _rules(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     """Return the schema as it is to be enforced."""
-    rules: dict[str, Any] = _relaxed(schema, draft_4=is_draft_4(schema))
+    rules: dict[str, Any] = _relaxed(schema, draft_4="/draft-04/" in str(schema.get("$schema")))
     required = rules.get("required", [])
     if isinstance(required, list):
         rules["required"] = list(dict.fromkeys([*required, *keys]))
@@ -330,18 +322,12 @@ def _relaxed(schema: Any, *, draft_4: bool, in_text: bool = False) -> Any:
         if name in ("enum", "const", "default", "examples")
         else within(part, in_text=in_text and name in LISTED_SCHEMAS)
         for name, part in schema.items()
-        if name != "multipleOf" and not (name == "format" and _is_cast(part, in_text=in_text))
+        if name != "multipleOf"
+        and not (name == "format" and (part == "time" or (part in tuple(CHECKS) and not in_text)))
     }
     if draft_4:
         relaxed = with_whole_numbers(relaxed)
-    if "number" in value_kinds(schema) and "type" in schema and _is_double(schema):
+    is_double = isinstance(to_spark_type(schema), (T.DoubleType, T.FloatType))
+    if "number" in value_kinds(schema) and "type" in schema and is_double:
         return {"anyOf": [relaxed, _NOT_FINITE]}
     return relaxed
-
-
-def _is_cast(form: object, *, in_text: bool) -> bool:
-    return form == "time" or (form in tuple(CHECKS) and not in_text)
-
-
-def _is_double(schema: Mapping[str, Any]) -> bool:
-    return isinstance(to_spark_type(schema), (T.DoubleType, T.FloatType))

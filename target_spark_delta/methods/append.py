@@ -22,17 +22,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.storagelevel import StorageLevel
 
 from singer_spark.names import literal, quote
 from singer_spark.types import to_ddl
-from target_spark_delta.intake.segments import Range
 from target_spark_delta.intake.validation import DELETED_AT
 from target_spark_delta.methods.batch import Batch, FirstLook, Held, Staged
 from target_spark_delta.methods.equality import projected, shared_type
 from target_spark_delta.methods.merge import between
 from target_spark_delta.methods.per_key import column_ranges
 from target_spark_delta.methods.staging import stage_rows, staged_rows
+from target_spark_delta.rows import spark_jobs
 from target_spark_delta.table import commit
 from target_spark_delta.table.commit import Counts
 from target_spark_delta.table.log import newest_version
@@ -57,31 +56,25 @@ _EXACT = (
 
 def write(spark: SparkSession, batch: Batch) -> Counts:
     """Add the rows that the table lacks."""
-    with lacked_rows(spark, batch) as lacked:
+    with missing_rows(spark, batch) as missing:
         counts = Counts()
-        if lacked.count:
-            counts = commit.append(batch.table, lacked.rows, lacked.count)
-        if lacked.overlap is not None:
-            batch.progress.overlap.append(lacked.overlap)
-        return replace(counts, unchanged=batch.count - lacked.count)
+        if missing.count:
+            counts = commit.append(batch.table, missing.rows, missing.count)
+        if missing.overlap is not None:
+            batch.progress.overlap.append(missing.overlap)
+        return replace(counts, unchanged=batch.count - missing.count)
 
 
 @dataclass(frozen=True, slots=True)
-class Lacked:
-    """The rows of a batch that are to be added.
+class Missing:
+    """The rows of a batch that are to be added."""
 
-    Args:
-        rows: The rows.
-        count: How many there are.
-        overlap: What must be kept for the batches that follow.
-    """
-
-    rows: DataFrame
-    count: int
-    overlap: Staged | Held | None = None
+    rows: DataFrame  # the rows
+    count: int  # how many there are
+    overlap: Staged | Held | None = None  # what must be kept for the batches that follow
 
 
-def look_at(spark: SparkSession, table: Table, schema: T.StructType | None) -> FirstLook:
+def first_look_at(spark: SparkSession, table: Table, schema: T.StructType | None) -> FirstLook:
     """Note what a table is when a run begins; one without a schema is not there yet."""
     if schema is None:
         return FirstLook()
@@ -90,10 +83,10 @@ def look_at(spark: SparkSession, table: Table, schema: T.StructType | None) -> F
 
 
 @contextmanager
-def lacked_rows(spark: SparkSession, batch: Batch) -> Iterator[Lacked]:
+def missing_rows(spark: SparkSession, batch: Batch) -> Iterator[Missing]:
     """Give the rows of a batch that the table lacks."""
     rows = batch.rows.select(*map(quote, batch.columns))
-    everything = Lacked(rows, batch.count)
+    everything = Missing(rows, batch.count)
     look, column = batch.progress.first_look, batch.compares_by
     if column is None or look is None or look.version is None or look.schema is None:
         yield everything
@@ -108,14 +101,14 @@ def lacked_rows(spark: SparkSession, batch: Batch) -> Iterator[Lacked]:
         return
     overlap = _set_apart(spark, batch, rows.where(near.here))
     known = _side(table.where(near.there), _TABLE, shared)
-    with _left_of(spark, batch, overlap, known, near, shared) as (left, more):
+    with _missing_of(spark, batch, overlap, known, near, shared) as (left, more):
         new = rows.where(f"({near.here}) is not true")
         new = new.unionByName(left) if more else new
-        yield Lacked(new, batch.count - overlap.rows + more, overlap)
+        yield Missing(new, batch.count - overlap.rows + more, overlap)
 
 
 @contextmanager
-def _left_of(
+def _missing_of(
     spark: SparkSession,
     batch: Batch,
     overlap: Staged | Held,
@@ -126,7 +119,7 @@ def _left_of(
     """Give those rows of the overlap that are to be added, and their number."""
     here = _side(_opened(spark, overlap), _HERE, shared)
     if isinstance(overlap, Held) and not batch.progress.overlap:
-        left = _few_left_over(here, known)
+        left = _missing_of_few(here, known)
         if left is not None:
             yield _opened(spark, Held(left, overlap.schema)), left.num_rows
             return
@@ -134,15 +127,14 @@ def _left_of(
     column = batch.compares_by or ""
     parts = (_earlier_side(_near(part, column, near.there), known, shared) for part in earlier)
     union = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), [here, known, *parts])
-    with _settled(spark, _left_over(union), are_few=isinstance(overlap, Held)) as settled:
+    with _settled(spark, _missing_among(union), are_few=isinstance(overlap, Held)) as settled:
         yield settled
 
 
-def _few_left_over(here: DataFrame, known: DataFrame) -> pa.Table | None:
+def _missing_of_few(here: DataFrame, known: DataFrame) -> pa.Table | None:
     """Leave out of few rows those that the table has, without a shuffle.
 
-    Returns:
-        The others, or None where there are too many, or values that Python does not know.
+    None where there are too many, or values that Python does not know.
     """
     there = known.drop(_SIDE).limit(_FEW_ROWS + 1).toArrow()
     if there.num_rows > _FEW_ROWS:
@@ -150,11 +142,11 @@ def _few_left_over(here: DataFrame, known: DataFrame) -> pa.Table | None:
     compared = [f"{name} as {quote(f'{_PLACE}{name}')}" for name in there.column_names]
     sent = here.selectExpr(f"{quote(_ROW)}.*", *compared).toArrow()
     split = sent.num_columns - len(compared)
-    rows, told = sent.select(range(split)), sent.select(range(split, sent.num_columns))
+    rows, compared_rows = sent.select(range(split)), sent.select(range(split, sent.num_columns))
     kept = []
     try:
         unused = Counter(_as_tuples(there))
-        for number, row in enumerate(_as_tuples(told)):
+        for number, row in enumerate(_as_tuples(compared_rows)):
             if unused[row] > 0:
                 unused[row] -= 1
             else:
@@ -189,11 +181,8 @@ def _settled(
         held = Held(left.toArrow(), left.schema)
         yield _opened(spark, held), held.rows
         return
-    left = left.persist(StorageLevel.DISK_ONLY)
-    try:
-        yield left, left.count()
-    finally:
-        left.unpersist()
+    with spark_jobs.kept(left) as settled:
+        yield settled, settled.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,18 +205,10 @@ class _Near:
         kind = to_ddl(datatype)
         span = column_ranges(batch.rows, [column])[column]
         spark.conf.set(_FROM_STATISTICS, "false")
-        low, high, nulls = (
-            values[0].as_py()
-            for values in table.where(between(name, kind, span))
-            .selectExpr(
-                f"cast(min(cast({name} as {kind})) as string)",
-                f"cast(max(cast({name} as {kind})) as string)",
-                f"count_if({name} is null)",
-            )
-            .toArrow()
-            .columns
+        part = table.where(between(name, kind, span)).selectExpr(
+            f"cast({name} as {kind}) as {name}"
         )
-        near = between(name, kind, Range(low, high, nulls))
+        near = between(name, kind, column_ranges(part, [column])[column])
         return cls(near, near, is_empty=near == "(false)")
 
 
@@ -284,7 +265,7 @@ def _earlier_side(
     return matches.selectExpr(f"{_EARLIER} as {quote(_SIDE)}", *columns)
 
 
-def _left_over(sides: DataFrame) -> DataFrame:
+def _missing_among(sides: DataFrame) -> DataFrame:
     """Leave out of the batch's rows those that the table has, less what earlier batches used up.
 
     Where the table has n of a row, the first n that were sent in the run are the table's own.
@@ -308,7 +289,7 @@ def _set_apart(spark: SparkSession, batch: Batch, rows: DataFrame) -> Staged | H
     few = rows.limit(_FEW_ROWS + 1).toArrow()
     if few.num_rows <= _FEW_ROWS:
         return Held(few, rows.schema)
-    place = batch.place(len(batch.progress.overlap))
+    place = batch.staged_table(len(batch.progress.overlap))
     return stage_rows(spark, place, rows)
 
 

@@ -13,7 +13,6 @@ from pyspark.sql import types as T
 
 from singer_spark.names import literal, quote
 from singer_spark.protocol import Scope
-from singer_spark.report import last_told
 from singer_spark.types import to_ddl
 from target_spark_delta.intake.segments import KeyFacts, Range
 from target_spark_delta.stream_options import StreamSettings
@@ -32,13 +31,6 @@ class Bookmark:
     value: Any
 
 
-def told_bookmark(stream: str) -> Bookmark | None:
-    """Return the bookmark of a stream, where a tap of this run has told it."""
-    fact = last_told("bookmark", stream) or {}
-    column, value = fact.get("column"), fact.get("value")
-    return Bookmark(column, value) if isinstance(column, str) and value is not None else None
-
-
 def count_late(rows: DataFrame, bookmark: Bookmark) -> Late | None:
     """Count those of some changed rows that are below the bookmark, if they have its column."""
     fields = {field.name.lower(): field.dataType for field in rows.schema}
@@ -54,30 +46,21 @@ def count_late(rows: DataFrame, bookmark: Bookmark) -> Late | None:
     if isinstance(datatype, _TIMES):
         ends = (f"unix_micros(cast({end} as timestamp))" for end in (bound, column))
         lateness = " - ".join(ends)
-    told = rows.where(f"{column} < {bound}").selectExpr("count(*)", f"max({lateness})").toArrow()
-    count, worst = (values[0].as_py() for values in told.columns)
+    answer = rows.where(f"{column} < {bound}").selectExpr("count(*)", f"max({lateness})").toArrow()
+    count, worst = (values[0].as_py() for values in answer.columns)
     return Late(count, None if worst is None else worst / 1e6)
 
 
 @dataclass(slots=True)
 class Staged:
-    """Rows of one schema that wait for the end of their stream.
+    """Rows of one schema that wait for the end of their stream."""
 
-    Args:
-        place: Where they are.
-        schema: Their columns in the table to be.
-        columns: Those of them that the rows carry.
-        rows: How many there are.
-        is_partial: Whether some carry only some of their columns.
-        removes: Whether some are deletions that remove what they name.
-    """
-
-    place: Table
-    schema: T.StructType
-    columns: tuple[str, ...] = ()
-    rows: int = 0
-    is_partial: bool = False
-    removes: bool = False
+    place: Table  # where they are
+    schema: T.StructType  # their columns in the table to be
+    columns: tuple[str, ...] = ()  # those of them that the rows carry
+    rows: int = 0  # how many there are
+    is_partial: bool = False  # whether some carry only some of their columns
+    removes: bool = False  # whether some are deletions that remove what they name
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,51 +129,28 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Typed rows, in any order, that a load method writes.
+    """Typed rows, in any order, that a load method writes."""
 
-    Args:
-        rows: The rows, with their line numbers and the properties that they carry.
-        count: How many there are.
-        columns: The columns to write.
-        always: The columns that each row carries even where it is partial.
-        keys: The key columns; none where the stream has no key.
-        facts: What is known of the keys, if spooling has noted it.
-        table: Where the rows go.
-        schema: The table's schema.
-        is_new: Whether the table was made for this batch and has no rows.
-        is_partial: Whether some rows carry only some of their columns.
-        removes: Whether some rows are deletions that remove what they name.
-        skip_unchanged: Whether rows that are equal are left alone.
-        bookmark: The tap's bookmark, where rows below it are sent again.
-        options: What the user chose for the stream.
-        progress: What the run remembers of the stream.
-        place: Gives places, by number, where rows can wait for more of the run.
-        scope: What the tap reads of its table in this run, where it says.
-        compares_by: The column by which appended rows are looked for in the table.
-        removes_at_end: Whether what the run does not send of a part goes at its end.
-        scratch: A folder that Spark shares with this process, if there is one.
-    """
-
-    rows: DataFrame
-    count: int
-    columns: Sequence[str]
-    always: Collection[str]
-    keys: Sequence[str]
-    facts: KeyFacts | None
-    table: Table
-    schema: T.StructType
-    is_new: bool
-    is_partial: bool
-    removes: bool
-    skip_unchanged: bool
-    bookmark: Bookmark | None
-    options: StreamSettings
-    progress: Progress
-    place: Callable[[int], Table]
-    scope: Scope | None = None
-    compares_by: str | None = None
-    removes_at_end: bool = False
-    scratch: Path | None = None
+    rows: DataFrame  # the rows, with their line numbers and the properties that they carry
+    count: int  # how many there are
+    columns: Sequence[str]  # the columns to write
+    always: Collection[str]  # the columns that each row carries even where it is partial
+    keys: Sequence[str]  # the key columns; none where the stream has no key
+    table: Table  # where the rows go
+    schema: T.StructType  # the table's schema
+    skip_unchanged: bool  # whether rows that are equal are left alone
+    bookmark: Bookmark | None  # the tap's bookmark, where rows below it are sent again
+    options: StreamSettings  # what the user chose for the stream
+    progress: Progress  # what the run remembers of the stream
+    staged_table: Callable[[int], Table]  # gives places, by number, where rows can wait
+    is_new: bool = False  # whether the table was made for this batch and has no rows
+    is_partial: bool = False  # whether some rows carry only some of their columns
+    removes: bool = False  # whether some rows are deletions that remove what they name
+    facts: KeyFacts | None = None  # what is known of the keys, if spooling has noted it
+    scope: Scope | None = None  # what the tap reads of its table in this run, where it says
+    compares_by: str | None = None  # the column by which appended rows are looked for in the table
+    removes_at_end: bool = False  # whether what the run does not send of a part goes at its end
+    scratch: Path | None = None  # a folder that Spark shares with this process, if there is one
 
 
 @dataclass(frozen=True, slots=True)

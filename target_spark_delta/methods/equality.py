@@ -54,11 +54,7 @@ def shared_type(now: T.DataType, then: T.DataType) -> T.DataType:
 def projected(value: str, source: T.DataType | None, target: T.DataType, depth: int = 0) -> str:
     """Return SQL for what can be compared of a value: in another type, maps as sorted lists.
 
-    Args:
-        value: SQL of the value.
-        source: Its type; None where there is no such column.
-        target: What is to be compared of it, see `shared_type`.
-        depth: How deeply it is nested.
+    The type `source` is None where there is no such column; `target` is a `shared_type`.
     """
     if source is None:
         return "null"
@@ -89,16 +85,11 @@ def holds_same(
 ) -> bool:
     """Say whether a part of the table holds just these rows, whatever their order.
 
-    Args:
-        spark: The session.
-        table: The table.
-        schema: The table's schema.
-        rows: The rows; a column that they do not have counts as null.
-        where: SQL that says which part of the table is meant.
+    A column that the rows do not have counts as null.
     """
     given = {name.lower() for name in rows.columns}
-    told = set(compared(schema.names))
-    fields = [field for field in schema if field.name in told]
+    names = set(compared(schema.names))
+    fields = [field for field in schema if field.name in names]
     before = [comparable(quote(f.name), f.dataType) for f in fields]
     after = [
         sql if field.name.lower() in given else f"cast(null as {to_ddl(field.dataType)})"
@@ -119,18 +110,10 @@ def rows_unknown(where: object, why: str, *, has_key: bool) -> RecordError:
 def holds_all(
     spark: SparkSession, table: Table, schema: T.StructType, rows: DataFrame, *, where: str = "true"
 ) -> bool:
-    """Say whether each row of a part of the table is among others, in the columns that both have.
-
-    Args:
-        spark: The session.
-        table: The table.
-        schema: The table's schema.
-        rows: The other rows.
-        where: SQL that says which part of the table is meant.
-    """
+    """Say whether each row of a part of the table is among others, in the columns of both."""
     types = {field.name.lower(): field.dataType for field in rows.schema}
-    told = {name for name in compared(schema.names) if name != TABLE_VERSION}
-    fields = [f for f in schema if f.name in told and f.name.lower() in types]
+    names = {name for name in compared(schema.names) if name != TABLE_VERSION}
+    fields = [f for f in schema if f.name in names and f.name.lower() in types]
     if not fields:
         return table.rows(spark).where(where).isEmpty()
     # What has another type now is the same only if it reads the same.
@@ -155,14 +138,8 @@ def _differ(
 ) -> bool:
     """Compare how often each row is in a part of the table and among other rows.
 
-    Args:
-        spark: The session.
-        table: The table.
-        rows: The other rows.
-        before: SQL of what is compared of the table's rows.
-        after: SQL of the same of the others.
-        where: SQL that says which part of the table is meant.
-        having: SQL that says when rows differ; `n` is 1 for the table's and -1 for the others.
+    `before` is SQL of what is compared of the table's rows, `after` of the others; `having` says
+    when rows differ, where `n` is 1 for the table's and -1 for the others.
     """
     rows.createOrReplaceTempView("new_rows")
     there, here = (

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
-from pyspark.storagelevel import StorageLevel
 
 from singer_spark.names import literal, quote
 from singer_spark.types import to_ddl
@@ -30,6 +29,7 @@ from target_spark_delta.rows.columns import (
     VALID_FROM,
     VALID_TO,
 )
+from target_spark_delta.rows.spark_jobs import kept
 from target_spark_delta.table import commit
 from target_spark_delta.table.commit import Counts, Late, Tally
 from target_spark_delta.table.races import with_retry
@@ -55,8 +55,7 @@ def _link(spark: SparkSession, batch: Batch, facts: KeyFacts) -> Counts:
     events = _behind_versions(batch, events)
     if TABLE_VERSION in batch.always:
         events = _reopened(batch, events)
-    linked = _linked(batch, events).persist(StorageLevel.DISK_ONLY)
-    try:
+    with kept(_linked(batch, events)) as linked:
         count = linked.count()
         tally.check(batch.table, batch.count)
         if batch.is_new:
@@ -64,8 +63,6 @@ def _link(spark: SparkSession, batch: Batch, facts: KeyFacts) -> Counts:
         late = _late(batch, known, linked)
         counts = merge_changed(spark, batch.table, _changes(batch, facts, known, linked))
         return replace(counts, late=late)
-    finally:
-        linked.unpersist()
 
 
 def close_versions(spark: SparkSession, table: Table, version: int, now: str) -> Counts:
@@ -144,11 +141,11 @@ def _reopened(batch: Batch, events: DataFrame) -> DataFrame:
     of_key = Window.partitionBy(*map(quote, batch.keys))
     known = F.max(F.expr(f"if({order} = 0, {version}, null)")).over(of_key)
     last = F.max(F.expr(f"if({order} <= 0, {VALID_FROM}, null)")).over(of_key)
-    told = events.withColumns({_KNOWN: known, _LAST: last})
+    dated = events.withColumns({_KNOWN: known, _LAST: last})
     newer = f"{order} > 0 and not {closes} and {version} > {quote(_KNOWN)}"
     begins = F.min(F.expr(f"if({newer}, {VALID_FROM}, null)")).over(of_key)
     belied = f"{order} = -1 and {VALID_FROM} = {quote(_LAST)} and {quote(_BEGINS)} <= {VALID_FROM}"
-    kept = told.withColumn(_BEGINS, begins).where(f"({belied}) is not true")
+    kept = dated.withColumn(_BEGINS, begins).where(f"({belied}) is not true")
     return kept.drop(_KNOWN, _LAST, _BEGINS)
 
 
@@ -194,12 +191,12 @@ def _seen_in(*group: str) -> Column:
 def _values(batch: Batch, prefix: str = "") -> list[str]:
     """Return SQL for what a version tells of its row."""
     types = {field.name.lower(): field.dataType for field in batch.schema}
-    told = [
+    names = [
         name
         for name in compared(batch.columns)
         if name not in (*batch.keys, TABLE_VERSION, DELETED_AT)
     ]
-    return [comparable(f"{prefix}{quote(name)}", types[name.lower()]) for name in told]
+    return [comparable(f"{prefix}{quote(name)}", types[name.lower()]) for name in names]
 
 
 def _content(batch: Batch) -> Column:

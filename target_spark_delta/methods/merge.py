@@ -33,48 +33,37 @@ class Changes:
     """Rows to merge, one per key.
 
     In the SQL here `t` is the table and `s` the rows.
-
-    Args:
-        rows: The rows; where `folded`, each column that is no key has one beside it that tells
-            whether the row carries it.
-        count: How many rows there are.
-        keys: The key columns.
-        columns: The columns to write.
-        schema: The table's schema.
-        ranges: The least and the greatest value of each key that has an order, and its nulls.
-        folded: Whether rows may carry only some of their columns.
-        removed: SQL that says whether the row is to be removed, None where none is.
-        skip_unchanged: Whether rows that are equal are left alone.
-        newest_by: A column; a row with a lower value never overwrites one with a higher.
-        rising: A column that never becomes lower, and rises though nothing else of a row changes.
-        predicate: SQL that narrows the search for matching rows; what it promises is its author's.
-        bookmark: The tap's bookmark, where rows below it are to be counted.
-        afresh: SQL that says whether a row begins anew, so that the table's row of its key leaves
-            nothing behind, be it newer or be it in columns that the row does not carry.
-        left_out: SQL that says whether a row is not inserted where the table has none of its key.
-        is_counted: Whether `count` is the number of rows just as they came, so that fewer are lost.
-        came: Counts the records that the rows are made of, and how many came, where these are more.
-        scratch: A folder that Spark shares with this process, if there is one.
     """
 
+    # The rows; where `folded`, each column that is no key has one beside it that tells whether the
+    # row carries it.
     rows: DataFrame
-    count: int
-    keys: Sequence[str]
-    columns: Sequence[str]
-    schema: T.StructType
+    count: int  # how many rows there are
+    keys: Sequence[str]  # the key columns
+    columns: Sequence[str]  # the columns to write
+    schema: T.StructType  # the table's schema
+    # The least and the greatest value of each key that has an order, and its nulls.
     ranges: Mapping[str, Range]
-    folded: bool
-    skip_unchanged: bool
-    removed: str | None = None
+    folded: bool  # whether rows may carry only some of their columns
+    skip_unchanged: bool  # whether rows that are equal are left alone
+    removed: str | None = None  # SQL that says whether the row is to be removed, None where none is
+    # A column; a row with a lower value never overwrites one with a higher.
     newest_by: str | None = None
+    # A column that never becomes lower, and rises though nothing else of a row changes.
     rising: str | None = None
+    # SQL that narrows the search for matching rows; what it promises is its author's.
     predicate: str | None = None
-    bookmark: Bookmark | None = None
+    bookmark: Bookmark | None = None  # the tap's bookmark, where rows below it are to be counted
+    # SQL that says whether a row begins anew, so that the table's row of its key leaves nothing
+    # behind, be it newer or be it in columns that the row does not carry.
     afresh: str = "false"
+    # SQL that says whether a row is not inserted where the table has none of its key.
     left_out: str = "false"
+    # Whether `count` is the number of rows just as they came, so that fewer are lost.
     is_counted: bool = False
+    # Counts the records that the rows are made of, and how many came, where these are more.
     came: tuple[Tally, int] | None = None
-    scratch: Path | None = None
+    scratch: Path | None = None  # a folder that Spark shares with this process, if there is one
 
     @property
     def settable(self) -> list[str]:

@@ -35,9 +35,9 @@ from target_spark_delta.table.ddl import (
     create,
     frozen,
     regain_clusters,
-    tell_lost_constraints,
+    warn_of_lost_constraints,
 )
-from target_spark_delta.table.evolve import unify
+from target_spark_delta.table.evolve import changed, unify
 from target_spark_delta.table.table import Table
 
 _RUN = "\0run"
@@ -110,18 +110,18 @@ def swap(spark: SparkSession, plan: Swap) -> Counts:
         count = plan.count
         return commit.append(table, rows, rows.count() if count is None else count)
     known = table.detail(spark)
-    if _same_columns(before, schema):
+    if not (differences := _differences(before, schema)):
         kept = regain_clusters(spark, table, known, plan.layout.cluster_by)
         if batch.skip_unchanged and holds_same(spark, table, before, rows):
             return Counts()
         return _replace(spark, plan, rows, clusters=kept)
     if plan.policy.freeze:
-        raise frozen(table, _differences(before, schema))
+        raise frozen(table, differences)
     allow_names(spark, table, schema)
     partitions = plan.layout.partition_by or _kept(known["partitionColumns"], schema)
     clusters = plan.layout.cluster_by or _kept(known["clusteringColumns"], schema)
     counts = _replace(spark, plan, rows, clusters=clusters, partition_by=partitions)
-    tell_lost_constraints(table, before)
+    warn_of_lost_constraints(table, before)
     return counts
 
 
@@ -131,12 +131,7 @@ def _holding(before: T.StructType, schema: T.StructType, plan: Swap) -> T.Struct
     known = T.StructType([field for field in before if field.name.lower() in coming])
     wide = unify(known, schema, name=plan.batch.table.name, dates=plan.policy.dates)
     types = {field.name.lower(): field.dataType for field in wide}
-    return T.StructType(
-        [
-            T.StructField(f.name, types[f.name.lower()], f.nullable, metadata=f.metadata)
-            for f in schema
-        ]
-    )
+    return T.StructType([changed(f, kind=types[f.name.lower()]) for f in schema])
 
 
 def _held_rows(spark: SparkSession, plan: Swap, held: DataFrame, rows: DataFrame) -> DataFrame:
@@ -228,14 +223,10 @@ def _part(spark: SparkSession, staged: Staged, schema: T.StructType, run_id: str
     return rows.selectExpr(*map(quote, (LINE_NUMBER, CARRIED, *extra)), *columns)
 
 
-def _same_columns(before: T.StructType, after: T.StructType) -> bool:
-    return [(f.name, to_ddl(f.dataType)) for f in before] == [
-        (f.name, to_ddl(f.dataType)) for f in after
-    ]
-
-
 def _differences(before: T.StructType, after: T.StructType) -> list[str]:
     """Name the columns that are not the same, or not in the same place."""
     there, coming = ({f.name: to_ddl(f.dataType) for f in one} for one in (before, after))
+    if [*there.items()] == [*coming.items()]:
+        return []
     differing = [name for name in {**there, **coming} if there.get(name) != coming.get(name)]
     return differing or ["the order of columns"]

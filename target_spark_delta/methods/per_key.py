@@ -66,10 +66,7 @@ def facts_of(batch: Batch) -> KeyFacts:
 def key_facts(rows: DataFrame, keys: Sequence[str], *, listed: Collection[str] = ()) -> KeyFacts:
     """Count the rows and the different keys, and find the range of each key that has an order.
 
-    Args:
-        rows: The rows.
-        keys: The key columns.
-        listed: Columns of few values, whose every value is of use.
+    Of the columns `listed`, which have few values, every value is of use.
     """
     counts = rows.groupBy(*map(quote, keys)).agg(F.count("*").alias("\0rows"))
     columns = ordered(rows, keys)
@@ -94,8 +91,8 @@ def _aggregated(
 ) -> tuple[list[Any], Mapping[str, Range]]:
     """Aggregate rows, and find the ranges of columns on the way."""
     ranges = [sql for name in columns for sql in _range_sql(name, is_listed=name in listed)]
-    told = rows.selectExpr(*aggregates, *ranges).toArrow()
-    numbers = [column[0].as_py() for column in told.columns]
+    answer = rows.selectExpr(*aggregates, *ranges).toArrow()
+    numbers = [column[0].as_py() for column in answer.columns]
     found = numbers[len(aggregates) :]
     return numbers[: len(aggregates)], {
         name: _range(*found[4 * place : 4 * place + 4]) for place, name in enumerate(columns)
@@ -116,7 +113,9 @@ def _range(low: str | None, high: str | None, nulls: int, values: list[str]) -> 
 
 
 def _latest(batch: Batch) -> DataFrame:
-    newest_first = Window.partitionBy(*map(quote, batch.keys)).orderBy(_order(batch).desc())
+    column, line = dated_by(batch), F.col(quote(LINE_NUMBER))
+    order = line if column is None else F.struct(F.col(quote(column)), line)
+    newest_first = Window.partitionBy(*map(quote, batch.keys)).orderBy(order.desc())
     rows = with_versions(batch, batch.rows)
     ranked = rows.withColumn("\0rank", F.row_number().over(newest_first))
     return ranked.where("`\0rank` = 1").drop("\0rank")
@@ -128,7 +127,7 @@ def _folded(batch: Batch) -> DataFrame:
     Beside every column that is no key stands one that tells whether any record carries it. Of a
     deletion that removes its row nothing else counts.
     """
-    rows = acting(batch)
+    rows = acting_records(batch)
     keys = list(map(quote, batch.keys))
     outside = (LINE_NUMBER, CARRIED, KNOWN, REMOVAL, *batch.keys)
     folded = [name for name in rows.columns if name not in outside]
@@ -159,13 +158,7 @@ def _folded(batch: Batch) -> DataFrame:
     )
 
 
-def _order(batch: Batch) -> Column:
-    """Return what orders the records of a key."""
-    column, line = dated_by(batch), F.col(quote(LINE_NUMBER))
-    return line if column is None else F.struct(F.col(quote(column)), line)
-
-
-def acting(batch: Batch) -> DataFrame:
+def acting_records(batch: Batch) -> DataFrame:
     """Leave out the records that do nothing, and note in each which removal it follows."""
     line, removal = quote(LINE_NUMBER), quote(REMOVAL)
     rows = _with_removal(batch).where(f"{removal} is null or {line} >= {removal}")
@@ -253,7 +246,7 @@ def _with_removal_in_time(batch: Batch) -> DataFrame:
     """Go through the records of each key in their order, since one removal makes way for others."""
     rows, column = batch.rows, dated_by(batch) or ""
     keys = list(map(quote, batch.keys))
-    told = (
+    entry = (
         f"named_struct('line', {quote(LINE_NUMBER)}, 'given', {is_carried(column, batch.always)}, "
         f"'value', {quote(column)}, 'deleted', {is_deletion(rows)})"
     )
@@ -269,7 +262,7 @@ def _with_removal_in_time(batch: Batch) -> DataFrame:
     )
     step = f"if(not r.given or {_is_current('r.value', 'state.newest')}, {step}, state)"
     removal = F.expr(
-        f"aggregate(array_sort(collect_list({told})), {start}, (state, r) -> {step}).line"
+        f"aggregate(array_sort(collect_list({entry})), {start}, (state, r) -> {step}).line"
     )
     removals = rows.groupBy(*keys).agg(removal.alias(REMOVAL))
     same = " and ".join(f"t.{key} <=> s.{key}" for key in keys)

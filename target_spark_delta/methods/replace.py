@@ -14,7 +14,6 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.storagelevel import StorageLevel
 
 from singer_spark.names import literal, quote
 from singer_spark.protocol import Scope
@@ -33,6 +32,7 @@ from target_spark_delta.methods.per_key import (
     key_facts,
     one_per_key,
 )
+from target_spark_delta.rows.spark_jobs import kept
 from target_spark_delta.table import commit
 from target_spark_delta.table.commit import Counts
 
@@ -84,10 +84,7 @@ def empty_range(spark: SparkSession, batch: Batch) -> Counts:
 def remove_others(spark: SparkSession, batch: Batch, held: DataFrame | None) -> Counts:
     """Remove the rows of the parts of a run whose key did not come, and was not set aside.
 
-    Args:
-        spark: The stream's session.
-        batch: Stands for what came.
-        held: The keys of what was set aside.
+    The batch stands for what came, `held` are the keys of what was set aside.
     """
     if batch.options.load_method == "partition-overwrite":
         came = batch.progress.partitions
@@ -104,7 +101,7 @@ def remove_others(spark: SparkSession, batch: Batch, held: DataFrame | None) -> 
         same = F.expr(same_key(batch.keys))
         kept = table.alias("t").join(held.alias("s"), same, "left_semi").select(*names)
     keys = retire.keys_of_run(spark, batch.progress.keys, kept)
-    return retire.retire_others(spark, batch.table, keys, live=part("t."), retired=retire.removed())
+    return retire.retire_others(spark, batch.table, keys, live=part("t."), retired=retire.REMOVED)
 
 
 def other_partitions(batch: Batch, prefix: str = "") -> str:
@@ -140,14 +137,11 @@ def _hull(spark: SparkSession, batch: Batch, column: str) -> Range:
         return here
     ends = []
     for choose, *texts in (("least", here.low, before.low), ("greatest", here.high, before.high)):
-        values = [f"try_cast({_text(text)} as {datatype})" for text in texts]
+        known = ("cast(null as string)" if text is None else literal(text) for text in texts)
+        values = [f"try_cast({text} as {datatype})" for text in known]
         ends.append(f"cast({choose}({', '.join(values)}) as string)")
     low, high = (ends[0].as_py() for ends in spark.sql(f"select {', '.join(ends)}").toArrow())
     return Range(low, high, here.nulls + before.nulls)
-
-
-def _text(value: str | None) -> str:
-    return "cast(null as string)" if value is None else literal(value)
 
 
 def _outside(batch: Batch, column: str, span: Range) -> _Part:
@@ -194,8 +188,8 @@ def _rows(batch: Batch) -> DataFrame:
     """Return the rows of the batch, one per key where there are keys, removals marked."""
     rows = one_per_key(batch)[0] if batch.keys else batch.rows
     removed = f"{quote(DELETED_AT)} is not null" if batch.removes else "false"
-    told = {*batch.columns, *(carries(name) for name in batch.columns), LIVES}
-    names = [quote(name) for name in rows.columns if name in told]
+    wanted = {*batch.columns, *(carries(name) for name in batch.columns), LIVES}
+    names = [quote(name) for name in rows.columns if name in wanted]
     return rows.selectExpr(*names, f"{removed} as {quote(_REMOVED)}")
 
 
@@ -216,15 +210,18 @@ def _keyed_by_partition(spark: SparkSession, batch: Batch) -> Batch:
 def _placed(spark: SparkSession, batch: Batch, more: list[str]) -> DataFrame:
     """Repeat each deletion without a partition for those that its key has been seen in."""
     tells = " and ".join(is_carried(name, batch.always) for name in more)
-    told, untold = batch.rows.where(tells), batch.rows.where(f"not ({tells})").drop(*more)
-    untold.createOrReplaceTempView("untold_rows")
+    with_place, without_place = (
+        batch.rows.where(tells),
+        batch.rows.where(f"not ({tells})").drop(*more),
+    )
+    without_place.createOrReplaceTempView("unplaced")
     names, same = [quote(name) for name in (*batch.keys, *more)], same_key(batch.keys)
     known = spark.sql(
-        f"select {', '.join(names)} from {batch.table.sql} t left semi join untold_rows s on {same}"
+        f"select {', '.join(names)} from {batch.table.sql} t left semi join unplaced s on {same}"
     )
-    places = told.select(*names).unionByName(known).distinct().alias("t")
-    placed = untold.alias("s").join(places, F.expr(same))
-    return told.unionByName(placed.selectExpr("s.*", *(f"t.{quote(name)}" for name in more)))
+    places = with_place.select(*names).unionByName(known).distinct().alias("t")
+    placed = without_place.alias("s").join(places, F.expr(same))
+    return with_place.unionByName(placed.selectExpr("s.*", *(f"t.{quote(name)}" for name in more)))
 
 
 def _without_lost(spark: SparkSession, batch: Batch, rows: DataFrame, part: _Part) -> DataFrame:
@@ -311,11 +308,8 @@ def _merge_rows(spark: SparkSession, batch: Batch, rows: DataFrame, part: _Part)
         f"on {same_key(batch.keys)} where {part('t.')}"
     )
     removed = others.withColumn(_REMOVED, F.lit(col=True))
-    merged = rows.unionByName(removed, allowMissingColumns=True).persist(StorageLevel.DISK_ONLY)
-    try:
+    with kept(rows.unionByName(removed, allowMissingColumns=True)) as merged:
         return merge(spark, batch.table, _changes(batch, merged))
-    finally:
-        merged.unpersist()
 
 
 def _changes(batch: Batch, merged: DataFrame) -> Changes:

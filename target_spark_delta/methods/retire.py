@@ -7,7 +7,6 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.storagelevel import StorageLevel
 
 from singer_spark.names import literal, quote
 from target_spark_delta.intake.validation import DELETED_AT
@@ -15,16 +14,20 @@ from target_spark_delta.methods.batch import Batch, Staged
 from target_spark_delta.methods.merge import MATERIALIZE_SOURCE, same_key
 from target_spark_delta.methods.staging import staged_rows, write_staged
 from target_spark_delta.rows.columns import IS_CURRENT, TABLE_VERSION, VALID_FROM, VALID_TO
+from target_spark_delta.rows.spark_jobs import kept
 from target_spark_delta.table import commit
 from target_spark_delta.table.commit import Counts
 from target_spark_delta.table.table import Table
+
+# What a MERGE does to a row that is removed.
+REMOVED = "delete"
 
 
 def stage_keys(spark: SparkSession, batch: Batch, rows: DataFrame) -> None:
     """Note the keys of rows of a batch, which is committed."""
     keys, staged = rows.select(*map(quote, batch.keys)).distinct(), batch.progress.keys
     is_first = not staged or staged[-1].schema != keys.schema
-    current = Staged(batch.place(len(staged)), keys.schema) if is_first else staged[-1]
+    current = Staged(batch.staged_table(len(staged)), keys.schema) if is_first else staged[-1]
     write_staged(spark, current, keys, is_first=is_first)
     if is_first:
         staged.append(current)
@@ -48,26 +51,14 @@ def retire_others(
 ) -> Counts:
     """Retire the rows whose key did not come, in one commit, or in none if all came.
 
-    Args:
-        spark: The stream's session.
-        table: The table.
-        came: The keys that came.
-        live: SQL that says whether a row `t` of the table has not been retired yet.
-        retired: What becomes of a row, as a MERGE says it.
-        prepare: Makes the table ready, where there is a row to retire.
+    `live` is SQL that says whether a row `t` has not been retired yet, `retired` what a MERGE does
+    to one; `prepare` makes the table ready, where there is a row to retire.
     """
     keys = came.columns
     columns = [F.col(f"t.{quote(key)}").alias(key) for key in keys]
-    gone = (
-        table.rows(spark)
-        .alias("t")
-        .where(live)
-        .join(came.alias("s"), F.expr(same_key(keys)), "left_anti")
-        .select(*columns)
-        .distinct()
-        .persist(StorageLevel.DISK_ONLY)
-    )
-    try:
+    others = table.rows(spark).alias("t").where(live)
+    others = others.join(came.alias("s"), F.expr(same_key(keys)), "left_anti")
+    with kept(others.select(*columns).distinct()) as gone:
         if gone.isEmpty():
             return Counts()
         if prepare:
@@ -81,13 +72,6 @@ def retire_others(
             f"merge into {table.sql} t using gone_rows s on {same_key(keys)} "
             f"when matched and {live} then {retired}",
         )
-    finally:
-        gone.unpersist()
-
-
-def removed() -> str:
-    """Return what a MERGE does to a row that is removed."""
-    return "delete"
 
 
 def marked(now: str) -> str:

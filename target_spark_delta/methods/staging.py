@@ -37,11 +37,7 @@ def write_staged(spark: SparkSession, staged: Staged, rows: DataFrame, *, is_fir
 
 
 def staged_rows(spark: SparkSession, staged: Staged, where: str = "true") -> DataFrame:
-    """Return the rows in a place, which must be those that this run has put there.
-
-    Raises:
-        TransientError: Another run has staged rows in the same place.
-    """
+    """Return the rows in a place, which must be those that this run has put there."""
     rows = staged.place.rows(spark).where(where)
     if rows.count() != staged.rows:
         raise TransientError(

@@ -91,10 +91,7 @@ def note_facts(segment: Segment, manifest: Manifest, opened: Opened) -> None:
     else:
         rows, deletions = sum(footer.rows for footer in opened.footers), 0
         versioned = 0 if manifest.version is None else rows
-    segment.rows = rows
-    segment.has_deletions = deletions > 0
-    segment.is_partial = segment.has_deletions or manifest.rules.partial
-    segment.has_versions = versioned > 0
+    segment.note_rows(rows, deletions, versioned)
 
 
 def _count(manifest: Manifest, frames: Sequence[DataFrame]) -> tuple[int, int, int]:
@@ -226,14 +223,9 @@ def _version(frame: DataFrame, manifest: Manifest) -> str:
 
 
 def as_wire(value: str, source: T.DataType, wire: T.DataType, path: str, line: str) -> str:
-    """Return SQL for a value in the shape in which a RECORD's would be read.
+    """Return SQL for a value of a file in the shape in which a RECORD's would be read, `wire`.
 
-    Args:
-        value: SQL of the value.
-        source: Its type in the file.
-        wire: The type in which a RECORD's would be read.
-        path: The column's name, for the message.
-        line: The line of the BATCH message, for the error that another shape raises.
+    Another shape raises an error that names the path and the line of the BATCH message.
     """
     if isinstance(source, T.StructType) and isinstance(wire, T.StructType):
         known = {field.name: field.dataType for field in source}

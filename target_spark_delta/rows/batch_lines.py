@@ -47,15 +47,9 @@ def stage_lines(
 ) -> int:
     """Write the lines of a segment to a folder, and note in the segment what they are.
 
-    Args:
-        segment: The segment that stands for the manifest.
-        manifest: The manifest.
-        texts: Order, file, text and version of each record.
-        place: The folder.
-        quotes: Whether the reason why a record is rejected quotes its values.
-
-    Returns:
-        How many records the files have, those that a map leaves out included.
+    `texts` has order, file, text and version of each record. With `quotes` the reason why one is
+    rejected has its values. Return how many records the files have, those that a map leaves out
+    included.
     """
     seen = Observation()
     check = arrow_udf(line_maker(manifest, quotes=quotes), _CHECKED)  # type: ignore[call-overload]
@@ -70,10 +64,8 @@ def stage_lines(
     )
     checked.where("c.line is not null").select("c.line").write.mode("overwrite").text(place)
     counts = seen.get
-    segment.rows, segment.rejected = counts["rows"], counts["rejected"]
-    segment.has_deletions = counts["deletions"] > 0
-    segment.is_partial = segment.has_deletions or manifest.rules.partial
-    segment.has_versions = counts["versioned"] > 0
+    segment.rejected = counts["rejected"]
+    segment.note_rows(counts["rows"], counts["deletions"], counts["versioned"])
     return int(counts["read"])
 
 

@@ -28,25 +28,16 @@ METADATA: dict[str, T.DataType] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """What the columns of a batch are.
+    """What the columns of a batch are."""
 
-    Args:
-        declared: The columns that the stream's schema declares, with their types.
-        metadata: The `_sdc_*` columns that are added.
-        table: The table's schema, which has all of them.
-        run_id: The run, for `_sdc_run_id`.
-        batched_at: Now, for `_sdc_batched_at`; one value, so that a repeated read is the same.
-        dates_deletions: Whether the time of a deletion counts, even if the table does not keep it.
-        partition_by: The columns of the table's partitions.
-    """
-
-    declared: T.StructType
-    metadata: Sequence[str]
-    table: T.StructType
-    run_id: str
-    batched_at: str
+    declared: T.StructType  # the columns that the stream's schema declares, with their types
+    metadata: Sequence[str]  # the `_sdc_*` columns that are added
+    table: T.StructType  # the table's schema, which has all of them
+    run_id: str  # the run, for `_sdc_run_id`
+    batched_at: str  # now, for `_sdc_batched_at`; one value, so that a repeated read is the same
+    # Whether the time of a deletion counts, even if the table does not keep it.
     dates_deletions: bool = False
-    partition_by: Collection[str] = ()
+    partition_by: Collection[str] = ()  # the columns of the table's partitions
 
     @property
     def columns(self) -> list[str]:

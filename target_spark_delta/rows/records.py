@@ -78,25 +78,15 @@ def empty_folder(spark: SparkSession, place: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """The records of a segment as Spark reads them, before they have the table's types.
+    """The records of a segment as Spark reads them, before they have the table's types."""
 
-    Args:
-        wire: A row per record, as `wire_schema` has it.
-        texts: The record's text and number, to be read only for those that do not fit.
-        shape: What columns they become.
-        exact: The columns that have the table's type already.
-        keys: The columns that must never be null.
-        needed: The columns that must not be null, except in a deletion.
-        line: SQL of the line of the input that a record came in.
-    """
-
-    wire: DataFrame
-    texts: DataFrame
-    shape: Columns
-    exact: frozenset[str] = frozenset()
-    keys: Sequence[str] = ()
-    needed: Sequence[str] = ()
-    line: str = quote(LINE_NUMBER)
+    wire: DataFrame  # a row per record, as `wire_schema` has it
+    texts: DataFrame  # the record's text and number, to be read only for those that do not fit
+    shape: Columns  # what columns they become
+    exact: frozenset[str] = frozenset()  # the columns that have the table's type already
+    keys: Sequence[str] = ()  # the columns that must never be null
+    needed: Sequence[str] = ()  # the columns that must not be null, except in a deletion
+    line: str = quote(LINE_NUMBER)  # SQL of the line of the input that a record came in
 
     def rows(self) -> DataFrame:
         """Give them the table's types; a value that does not fit raises an error."""
@@ -116,8 +106,8 @@ class Records:
     def misfits(self) -> DataFrame:
         """Return those that have a value which does not fit, as `rejected_records` does."""
         found = self._judged().where(f"{quote(_ERROR)} is not null")
-        told = f"{quote(_ERROR)} as error", f"{quote(_VERSION)} as version"
-        errors = found.selectExpr(quote(LINE_NUMBER), *told)
+        extra = f"{quote(_ERROR)} as error", f"{quote(_VERSION)} as version"
+        errors = found.selectExpr(quote(LINE_NUMBER), *extra)
         return self.texts.join(errors, LINE_NUMBER).selectExpr(
             "record", "error", f"{self.line} as line", "version", "false as lost_key"
         )
@@ -257,11 +247,11 @@ def _read(spark: SparkSession, path: str, record: T.DataType) -> DataFrame:
     )
     # Of a line that is nested too deeply nothing is read, not even what was put in front.
     head = f"regexp_extract({quote(_CORRUPT)}, {literal(_HEAD)}, 1)"
-    told = f"from_json(concat({head}, '}}'), '`#` bigint, `!` string')"
+    given = f"from_json(concat({head}, '}}'), '`#` bigint, `!` string')"
     read = {
         name: F.expr(
             f"if({quote(_CORRUPT)} is null, {quote(name)}, "
-            f"coalesce({quote(name)}, {told}.{quote(member)}))"
+            f"coalesce({quote(name)}, {given}.{quote(member)}))"
         )
         for member, name in (("#", LINE_NUMBER), ("!", REJECTED))
     }

@@ -23,16 +23,12 @@ from target_spark_delta.rows.spark_jobs import Footer
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """A segment that is ready to be read.
+    """A segment that is ready to be read."""
 
-    Args:
-        read: Reads its records, given what columns they become.
-        rejected: Reads what was found invalid already: record, error and line.
-        footers: What the files say of themselves, where all rows are read from them as they are.
-    """
-
-    read: Callable[[Columns], Records]
+    read: Callable[[Columns], Records]  # reads its records, given what columns they become
+    # Reads what was found invalid already: record, error and line.
     rejected: Callable[[], DataFrame]
+    # What the files say of themselves, where all rows are read from them as they are.
     footers: Sequence[Footer] = ()
 
 
@@ -41,11 +37,8 @@ def open_segment(
 ) -> OpenSegment:
     """Make a segment readable, and note in it what is known of its records.
 
-    Args:
-        spark: The session.
-        segment: The segment.
-        staging: A folder that driver and executors share, where they do not share this disk.
-        quarantine: Whether invalid records are set aside, or an error.
+    The folder `staging` is one that driver and executors share, where they do not share this disk.
+    Without `quarantine` an invalid record is an error.
     """
     segment.check_size()
     if segment.manifest is None:
@@ -96,11 +89,7 @@ def _open_batch(
     if segment.rejected and not quarantine:
         reason = first_rejection(rejected_records(spark, place))
         raise RecordError(f"stream {segment.stream}, line {manifest.line}: {reason}")
-    return OpenSegment(partial(_spooled_batch, spark, place, manifest), rejected)
-
-
-def _spooled_batch(spark: SparkSession, place: str, manifest: Manifest, shape: Columns) -> Records:
-    return spooled(spark, place, shape, line=str(manifest.line))
+    return OpenSegment(partial(spooled, spark, place, line=str(manifest.line)), rejected)
 
 
 def _none_rejected() -> DataFrame:

@@ -129,22 +129,26 @@ def planned_once(spark: SparkSession) -> Iterator[None]:
 
 
 @contextmanager
+def kept(rows: DataFrame) -> Iterator[DataFrame]:
+    """Have Spark keep rows on its disk, so that they are worked out once."""
+    rows = rows.persist(StorageLevel.DISK_ONLY)
+    try:
+        yield rows
+    finally:
+        rows.unpersist()
+
+
+@contextmanager
 def worked_out(rows: DataFrame, scratch: Path | None) -> Iterator[tuple[DataFrame, int]]:
     """Give rows that are worked out once, and how many there are.
 
     Files tell their number, and Spark plans nothing anew when a table changes that they were made
-    of, as it does with rows that it keeps itself.
-
-    Args:
-        rows: The rows.
-        scratch: A folder that Spark shares with this process, if there is one.
+    of, as it does with rows that it keeps itself. They need a folder, `scratch`, that Spark shares
+    with this process.
     """
     if scratch is None:
-        kept = rows.persist(StorageLevel.DISK_ONLY)
-        try:
-            yield kept, kept.count()
-        finally:
-            kept.unpersist()
+        with kept(rows) as settled:
+            yield settled, settled.count()
         return
     folder = scratch / f"rows-{next(_folders)}"
     try:

@@ -8,8 +8,7 @@ needs a running session.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass, field
 from itertools import count
 
 from pyspark.sql import types as T
@@ -18,7 +17,7 @@ from singer_spark.names import literal, quote
 from singer_spark.shown import A_VALUE, shows_values
 from singer_spark.types import to_ddl
 
-Refusal = Callable[[str, T.DataType, str], str]
+_Types = tuple[T.DataType, T.DataType]
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6}0*)?)?"
 _OFFSET = r" ?(Z|z|[+-][0-9]{2}(:?[0-9]{2}(:[0-9]{2})?)?)"
@@ -41,57 +40,79 @@ def wire_type(datatype: T.DataType) -> T.DataType:
 
 
 def typed(text: str, declared: T.DataType, target: T.DataType, path: str, line: str | None) -> str:
-    """Return SQL for the value of a column.
+    """Return SQL for the value of a column, whose text has the type `wire_type(declared)`.
 
-    Args:
-        text: SQL of the column as read, of type `wire_type(declared)`.
-        declared: The type that the stream's schema declares.
-        target: The type of the table's column, which may be wider and have more fields.
-        path: The column's name, for the message.
-        line: SQL of the record's line, for the error that a value which does not fit raises; None
-            to raise none and make it null, see `misfit`.
+    The table's type `target` may be wider and have more fields. What does not fit raises an error
+    that names the path and the line, which is SQL; without a line it becomes null, see `misfit`.
     """
-    refuse = _nulled if line is None else partial(_raised, line)
-    return _typed(text, declared, target, path, refuse, count())
+    return _Values(line).value(text, declared, target, path)
 
 
 def misfit(text: str, value: str, declared: T.DataType, target: T.DataType, path: str) -> str:
     """Return SQL that tells why a column's text has become no value, null where it has.
 
-    Args:
-        text: SQL of the column as read.
-        value: SQL of what `typed` made of it, without raising.
-        declared: The type that the stream's schema declares.
-        target: The type of the table's column.
-        path: The column's name, for the message.
+    `value` is SQL of what `typed` made of the text, without raising; the message names the path.
     """
-    return _misfit(text, value, declared, target, path, count())
+    return _misfit(text, value, (declared, target), path, count())
 
 
-def _typed(
-    text: str,
-    declared: T.DataType,
-    target: T.DataType,
-    path: str,
-    refuse: Refusal,
-    variables: count[int],
-) -> str:
-    if _stays_text(declared, target):
-        return text
-    if isinstance(declared, T.StructType) and isinstance(target, T.StructType):
-        return _typed_struct(text, declared, target, path, refuse, variables)
-    if isinstance(declared, T.ArrayType) and isinstance(target, T.ArrayType):
-        item = f"v{next(variables)}"
-        types = declared.elementType, target.elementType
-        element = _typed(item, *types, f"{path}[]", refuse, variables)
-        return text if element == item else f"transform({text}, {item} -> {element})"
-    if isinstance(declared, T.MapType) and isinstance(target, T.MapType):
-        return _typed_map(text, declared, target, path, refuse, variables)
-    refusal = refuse(text, target, path)
-    value = scalar(text, target)
-    if isinstance(declared, T.LongType) and isinstance(target, (T.DoubleType, T.FloatType)):
-        value = whole_double(text, target)
-    return f"if({text} is null, null, coalesce({value}, {refusal}))"
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """SQL for values to any depth."""
+
+    line: str | None
+    variables: count[int] = field(default_factory=count)
+
+    def value(self, text: str, declared: T.DataType, target: T.DataType, path: str) -> str:
+        if _stays_text(declared, target):
+            return text
+        if isinstance(declared, T.StructType) and isinstance(target, T.StructType):
+            return self.struct(text, declared, target, path)
+        if isinstance(declared, T.ArrayType) and isinstance(target, T.ArrayType):
+            item = f"v{next(self.variables)}"
+            element = self.value(item, declared.elementType, target.elementType, f"{path}[]")
+            return text if element == item else f"transform({text}, {item} -> {element})"
+        if isinstance(declared, T.MapType) and isinstance(target, T.MapType):
+            return self.map(text, declared, target, path)
+        refusal = self.refuse(text, target, path)
+        value = scalar(text, target)
+        if isinstance(declared, T.LongType) and isinstance(target, (T.DoubleType, T.FloatType)):
+            value = whole_double(text, target)
+        return f"if({text} is null, null, coalesce({value}, {refusal}))"
+
+    def refuse(self, text: str, target: T.DataType, path: str) -> str:
+        if self.line is None:
+            return "null"
+        # Spark logs what it raises, so that a value is not even given to it.
+        shown = text if shows_values() else literal(A_VALUE)
+        return raised(self.line, _reason(shown, target, path))
+
+    def struct(self, text: str, declared: T.StructType, target: T.StructType, path: str) -> str:
+        given = {field.name.lower(): field for field in declared}
+        members = []
+        for column in target:
+            origin = given.get(column.name.lower())
+            if origin is None:
+                value = f"cast(null as {to_ddl(column.dataType)})"
+            else:
+                member = f"{text}.{quote(origin.name)}"
+                types = origin.dataType, column.dataType
+                value = self.value(member, *types, f"{path}.{column.name}")
+            members.append(f"{literal(column.name)}, {value}")
+        return f"if({text} is null, null, named_struct({', '.join(members)}))"
+
+    def map(self, text: str, declared: T.MapType, target: T.MapType, path: str) -> str:
+        key, value = f"k{next(self.variables)}", f"v{next(self.variables)}"
+        entry = self.value(value, declared.valueType, target.valueType, f"{path}{{}}")
+        typed = text if entry == value else f"transform_values({text}, ({key}, {value}) -> {entry})"
+        if isinstance(target.keyType, T.StringType):
+            return typed
+        keys = f"transform(map_keys({text}), {key} -> {scalar(key, target.keyType)})"
+        # No two texts may be the same key, nor may one be none.
+        fit = f"size(array_compact(array_distinct({keys}))) = size({text})"
+        refusal = self.refuse(f"to_json({text})", target, path)
+        made = f"map_from_arrays({keys}, map_values({typed}))"
+        return f"if({text} is null, null, if({fit}, {made}, {refusal}))"
 
 
 def _stays_text(declared: T.DataType, target: T.DataType) -> bool:
@@ -108,15 +129,6 @@ def _stays_text(declared: T.DataType, target: T.DataType) -> bool:
     return False
 
 
-def _nulled(*_: object) -> str:
-    return "null"
-
-
-def _raised(line: str, text: str, target: T.DataType, path: str) -> str:
-    # Spark logs what it raises, so that a value is not even told to it.
-    return raised(line, _reason(text if shows_values() else literal(A_VALUE), target, path))
-
-
 def raised(line: str, reason: str) -> str:
     """Return SQL that raises an error with its reason, both SQL."""
     return f"raise_error(concat('line ', {line}, ': ', {reason}))"
@@ -130,30 +142,24 @@ def _reason(text: str, target: T.DataType, path: str) -> str:
     )
 
 
-def _misfit(
-    text: str,
-    value: str,
-    declared: T.DataType,
-    target: T.DataType,
-    path: str,
-    variables: count[int],
-) -> str:
+def _misfit(text: str, value: str, types: _Types, path: str, variables: count[int]) -> str:
+    declared, target = types
     if isinstance(declared, T.StructType) and isinstance(target, T.StructType):
         known = {field.name.lower(): field for field in target}
         reasons = []
-        for field in declared:
-            column = known[field.name.lower()]
-            texts = f"{text}.{quote(field.name)}", f"{value}.{quote(column.name)}"
-            types = field.dataType, column.dataType
-            reasons.append(_misfit(*texts, *types, f"{path}.{column.name}", variables))
+        for member in declared:
+            column = known[member.name.lower()]
+            texts = f"{text}.{quote(member.name)}", f"{value}.{quote(column.name)}"
+            inner = member.dataType, column.dataType
+            reasons.append(_misfit(*texts, inner, f"{path}.{column.name}", variables))
         return first_of(reasons)
     if isinstance(declared, T.ArrayType) and isinstance(target, T.ArrayType):
-        types = declared.elementType, target.elementType
-        return _misfit_of_items(text, value, *types, f"{path}[]", variables)
+        inner = declared.elementType, target.elementType
+        return _misfit_of_items(text, value, inner, f"{path}[]", variables)
     if isinstance(declared, T.MapType) and isinstance(target, T.MapType):
         items = f"map_values({text})", f"map_values({value})"
-        types = declared.valueType, target.valueType
-        reason = _misfit_of_items(*items, *types, f"{path}{{}}", variables)
+        inner = declared.valueType, target.valueType
+        reason = _misfit_of_items(*items, inner, f"{path}{{}}", variables)
         return first_of([_misfit_of_keys(text, value, target, path), reason])
     if isinstance(target, T.StringType):
         return "null"
@@ -168,15 +174,10 @@ def _misfit_of_keys(text: str, value: str, target: T.MapType, path: str) -> str:
 
 
 def _misfit_of_items(
-    texts: str,
-    values: str,
-    declared: T.DataType,
-    target: T.DataType,
-    path: str,
-    variables: count[int],
+    texts: str, values: str, types: _Types, path: str, variables: count[int]
 ) -> str:
     text, value, found = (f"{letter}{next(variables)}" for letter in "tvm")
-    reason = _misfit(text, value, declared, target, path, variables)
+    reason = _misfit(text, value, types, path, variables)
     if reason == "null":
         return reason
     reasons = f"zip_with({texts}, {values}, ({text}, {value}) -> {reason})"
@@ -187,50 +188,6 @@ def first_of(reasons: list[str]) -> str:
     """Return SQL for the first reason that is not null."""
     given = [reason for reason in reasons if reason != "null"]
     return f"coalesce({', '.join(given)})" if given else "null"
-
-
-def _typed_struct(
-    text: str,
-    declared: T.StructType,
-    target: T.StructType,
-    path: str,
-    refuse: Refusal,
-    variables: count[int],
-) -> str:
-    given = {field.name.lower(): field for field in declared}
-    members = []
-    for field in target:
-        origin = given.get(field.name.lower())
-        if origin is None:
-            value = f"cast(null as {to_ddl(field.dataType)})"
-        else:
-            member = f"{text}.{quote(origin.name)}"
-            types = origin.dataType, field.dataType
-            value = _typed(member, *types, f"{path}.{field.name}", refuse, variables)
-        members.append(f"{literal(field.name)}, {value}")
-    return f"if({text} is null, null, named_struct({', '.join(members)}))"
-
-
-def _typed_map(
-    text: str,
-    declared: T.MapType,
-    target: T.MapType,
-    path: str,
-    refuse: Refusal,
-    variables: count[int],
-) -> str:
-    key, value = f"k{next(variables)}", f"v{next(variables)}"
-    types = declared.valueType, target.valueType
-    entry = _typed(value, *types, f"{path}{{}}", refuse, variables)
-    typed = text if entry == value else f"transform_values({text}, ({key}, {value}) -> {entry})"
-    if isinstance(target.keyType, T.StringType):
-        return typed
-    keys = f"transform(map_keys({text}), {key} -> {scalar(key, target.keyType)})"
-    # No two texts may be the same key, nor may one be none.
-    fit = f"size(array_compact(array_distinct({keys}))) = size({text})"
-    refusal = refuse(f"to_json({text})", target, path)
-    made = f"map_from_arrays({keys}, map_values({typed}))"
-    return f"if({text} is null, null, if({fit}, {made}, {refusal}))"
 
 
 def scalar(text: str, datatype: T.DataType) -> str:

@@ -34,37 +34,21 @@ def waiting_folder(path: str, kind: str, pipeline: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """A stream's table, and how its records become rows of it.
+    """A stream's table, and how its records become rows of it."""
 
-    Args:
-        stream: The stream's name.
-        declared: The columns that its SCHEMA declares.
-        keys: Its key columns; none where it has no key.
-        options: What the user chose for the stream.
-        settings: What the user chose for all.
-        comment: What the SCHEMA says of the table.
-        bookmarks: The columns that the tap reads by, where it says.
-        scope: What the tap reads of the table in this run, where it says.
-        reloads: Whether the run loads the stream's rows afresh.
-        is_filtered: Whether stream_maps leave records out.
-        is_rekeyed: Whether they take the place of rows that were merged by another key.
-        pipeline: Whose run it is; what waits of another pipeline is not touched.
-        source: The stream as the tap names it, where that is another name.
-    """
-
-    stream: str
-    declared: T.StructType
-    keys: tuple[str, ...]
-    options: StreamSettings
-    settings: Settings
-    comment: str | None = None
-    bookmarks: tuple[str, ...] = ()
-    scope: Scope | None = None
-    reloads: bool = False
-    is_filtered: bool = False
-    is_rekeyed: bool = False
-    pipeline: str | None = None
-    source: str | None = None
+    stream: str  # the stream's name
+    declared: T.StructType  # the columns that its SCHEMA declares
+    keys: tuple[str, ...]  # its key columns; none where it has no key
+    options: StreamSettings  # what the user chose for the stream
+    settings: Settings  # what the user chose for all
+    comment: str | None = None  # what the SCHEMA says of the table
+    bookmarks: tuple[str, ...] = ()  # the columns that the tap reads by, where it says
+    scope: Scope | None = None  # what the tap reads of the table in this run, where it says
+    reloads: bool = False  # whether the run loads the stream's rows afresh
+    is_filtered: bool = False  # whether stream_maps leave records out
+    is_rekeyed: bool = False  # whether they take the place of rows that were merged by another key
+    pipeline: str | None = None  # whose run it is; what waits of another pipeline is not touched
+    source: str | None = None  # the stream as the tap names it, where that is another name
 
     @property
     def read_as(self) -> str:
@@ -199,7 +183,7 @@ class Destination:
             return Table.in_catalog(settings.catalog, _OURS, f"quarantine_{name}")
         return Table.at_path(settings.path, "_quarantine", name)
 
-    def place(self, number: int) -> Table:
+    def staged_table(self, number: int) -> Table:
         """Return where rows wait for the end of the stream, by the number of their schema."""
         settings, name = self.settings, f"{table_name(self.stream)}_{number}"
         if settings.catalog:
@@ -219,7 +203,7 @@ class Destination:
         digest = hashlib.sha256(self.pipeline.encode()).hexdigest()[:8]
         return f"staging_{table_name(self.pipeline)}_{digest}".lower()
 
-    def staging(self, run_id: str) -> str | None:
+    def spool_folder(self, run_id: str) -> str | None:
         """Return where a run's records wait that Spark cannot read from this machine's disk."""
         if shares_disk():
             return None
@@ -248,18 +232,25 @@ class Destination:
             constraints=self.options.required_constraints,
         )
 
-    def removes(self, segment: Segment) -> bool:
+    def removes(self, segment: Segment | None) -> bool:
         """Say whether a segment's deletions remove rows."""
-        return segment.has_deletions and self.settings.hard_delete and not self.appends
+        return (
+            segment is not None
+            and segment.has_deletions
+            and self.settings.hard_delete
+            and not self.appends
+        )
 
-    def kept_metadata(self, segment: Segment, before: T.StructType | None) -> list[str]:
+    def kept_metadata(self, segment: Segment | None, before: T.StructType | None) -> list[str]:
         """Choose the `_sdc_*` columns of a batch: what is asked for, and what its records need."""
         present = set(before.names) if before else set()
         needed = set(METADATA) if self.settings.add_record_metadata else set()
-        counts = segment.has_versions and (bool(self.keys) or not self.replaces_unasked)
+        has_versions = segment is not None and segment.has_versions
+        counts = has_versions and (bool(self.keys) or not self.replaces_unasked)
         if TABLE_VERSION in present or counts:
             needed.add(TABLE_VERSION)
-        marks = segment.has_deletions and not self.removes(segment) and not self.keeps_history
+        has_deletions = segment is not None and segment.has_deletions
+        marks = has_deletions and not (self.removes(segment) or self.keeps_history)
         if DELETED_AT in present or marks:
             needed.add(DELETED_AT)
         return [name for name in METADATA if name in needed - set(self.declared.names)]

@@ -15,24 +15,18 @@ from pyspark.sql import types as T
 from singer_spark.errors import SchemaError, SettingsError
 from singer_spark.protocol import CHANGES_ONLY, RANGE, Scope
 from target_spark_delta.streams.destination import KEY_PROPERTY, Destination
-from target_spark_delta.table import races
-from target_spark_delta.table.ddl import properties_ddl
-from target_spark_delta.table.races import with_retry
+from target_spark_delta.table.ddl import set_properties
 from target_spark_delta.table.table import Table
 
 logger = logging.getLogger(__name__)
 
 
 def check_completeness(destination: Destination) -> None:
-    """Refuse a stream whose rows would take the place of rows that the tap did not read.
-
-    Raises:
-        SettingsError: Another load method is needed, or a whole read.
-    """
+    """Refuse a stream whose rows would take the place of rows that the tap did not read."""
     scope = destination.scope
     if scope is None:
         return
-    problem = _lost_by(destination, scope) or _doubled_by(destination, scope)
+    problem = _loss_by(destination, scope) or _repetition_by(destination, scope)
     if problem:
         raise SettingsError(f"stream {destination.stream}: {problem}")
 
@@ -40,9 +34,7 @@ def check_completeness(destination: Destination) -> None:
 def warn_of_repetition(destination: Destination, *, remembers: bool) -> None:
     """Say once that what a stream sends again is there twice, where nothing can prevent it.
 
-    Args:
-        destination: The stream's.
-        remembers: Whether a store remembers the runs that fail.
+    It can where a store `remembers` the runs that fail.
     """
     by_name = destination.options.load_method == "append-only"
     if not destination.appends:
@@ -72,7 +64,7 @@ def warn_of_repetition(destination: Destination, *, remembers: bool) -> None:
         )
 
 
-def _lost_by(destination: Destination, scope: Scope) -> str | None:
+def _loss_by(destination: Destination, scope: Scope) -> str | None:
     """Say what a method that replaces rows would lose."""
     method, column = destination.options.load_method, destination.options.range_column
     if scope.is_whole or not (destination.replaces_parts or destination.overwrites):
@@ -93,7 +85,7 @@ def _lost_by(destination: Destination, scope: Scope) -> str | None:
     )
 
 
-def _doubled_by(destination: Destination, scope: Scope) -> str | None:
+def _repetition_by(destination: Destination, scope: Scope) -> str | None:
     """Say what would be there twice after the next run."""
     if not destination.appends:
         return None
@@ -123,7 +115,7 @@ def known_key(properties: Mapping[str, str]) -> list[str] | None:
     """Read the key in a table's properties; None where none is noted."""
     try:
         key = json.loads(properties.get(KEY_PROPERTY, ""))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return [str(name) for name in key] if isinstance(key, list) and key else None
 
@@ -139,11 +131,7 @@ def needs_other_key(spark: SparkSession, destination: Destination) -> bool:
 def check_key(
     destination: Destination, properties: Mapping[str, str], pipeline: str | None
 ) -> None:
-    """Refuse to merge into a table by another key than before.
-
-    Raises:
-        SchemaError: The key has changed.
-    """
+    """Refuse to merge into a table by another key than before."""
     known = known_key(properties)
     lost_key = destination.appends and destination.options.load_method == "upsert"
     looks = destination.merges or lost_key
@@ -187,11 +175,7 @@ def _way_out(destination: Destination, pipeline: str | None) -> str:
 
 
 def check_reload(destination: Destination) -> None:
-    """Refuse to append a stream afresh to a table that has its rows.
-
-    Raises:
-        SettingsError: Nothing tells its rows from those that are there.
-    """
+    """Refuse to append a stream afresh to a table that has its rows."""
     by_name = destination.is_whole or bool(destination.bookmarks)
     if destination.reloads and destination.appends and not by_name:
         raise SettingsError(
@@ -205,9 +189,6 @@ def check_parts(destination: Destination, table: T.StructType, pipeline: str | N
     """Refuse to replace parts of a table by a column that it does not have.
 
     Rows that are there would be in none of them, and stay beside those that come.
-
-    Raises:
-        SettingsError: The rows would be there twice.
     """
     there = {name.lower() for name in table.names}
     option, columns = _parts_by(destination)
@@ -235,9 +216,7 @@ def _parts_by(destination: Destination) -> tuple[str, Sequence[str]]:
 
 def note_key(spark: SparkSession, table: Table, keys: Iterable[str]) -> None:
     """Note in a table what its rows are merged by."""
-    races.confirm(spark)
-    statement = f"alter table {table.sql} set {properties_ddl({KEY_PROPERTY: json.dumps([*keys])})}"
-    with_retry(table, lambda: spark.sql(statement))
+    set_properties(spark, table, {KEY_PROPERTY: json.dumps([*keys])})
 
 
 def _is_other(known: Iterable[str] | None, keys: Iterable[str]) -> bool:

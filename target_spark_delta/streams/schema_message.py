@@ -30,6 +30,7 @@ from target_spark_delta.rows.columns import HISTORY_COLUMNS, METADATA
 from target_spark_delta.settings import Settings
 from target_spark_delta.streams.destination import Destination
 from target_spark_delta.streams.safety import check_completeness
+from target_spark_delta.table.evolve import changed
 
 logger = logging.getLogger(__name__)
 # A file system's limit is 255; beside a table there are others, named after it.
@@ -38,32 +39,24 @@ _LONGEST_NAME = 240
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaMessage:
-    """What a SCHEMA message says of its stream.
+    """What a SCHEMA message says of its stream."""
 
-    Args:
-        schema: The JSON Schema.
-        keys: The key properties, None where it has none.
-        bookmarks: The properties that the tap reads by, none where it does not say.
-        scope: What the tap reads of the table, None where it does not say.
-        engine: The engine that the tap runs on, None where it does not say.
-        is_filtered: Whether stream_maps leave records out.
-        source: The stream as the tap's state names it, where its stream_maps give it another name.
-    """
-
-    schema: Mapping[str, Any]
-    keys: list[str] | None = None
+    schema: Mapping[str, Any]  # the JSON Schema
+    keys: list[str] | None = None  # the key properties, None where it has none
+    # The properties that the tap reads by, none where it does not say.
     bookmarks: tuple[str, ...] = ()
-    scope: Scope | None = None
-    engine: str | None = None
-    is_filtered: bool = False
+    scope: Scope | None = None  # what the tap reads of the table, None where it does not say
+    engine: str | None = None  # the engine that the tap runs on, None where it does not say
+    is_filtered: bool = False  # whether stream_maps leave records out
+    # The stream as the tap's state names it, where its stream_maps give it another name.
     source: str | None = None
 
     def mapped(self, one: StreamMapping) -> SchemaMessage:
         """Return what it says of a stream behind a map, which may change the key of a range."""
         scope = self.scope
-        column = scope.column if scope else None
-        if column is not None and changes_values(one.settings, one.stream, column):
-            scope = Scope(rows=SOME, why="a replication key that stream_maps change")
+        if scope and scope.column and changes_values(one.settings, one.stream, scope.column):
+            why = "a replication key that stream_maps change"
+            scope = Scope(rows=SOME, why=why, again=scope.again)
         filters = drops_records(one.settings, one.stream)
         schema, keys = one.mapped_schema, one.mapped_keys
         return replace(self, schema=schema, keys=keys, scope=scope, is_filtered=filters)
@@ -101,14 +94,7 @@ def _are_names(value: object) -> bool:
 def destination_of(
     stream: str, declared: SchemaMessage, settings: Settings, *, reloads: bool = False
 ) -> Destination:
-    """Check a stream's SCHEMA and return where its records go.
-
-    Args:
-        stream: The stream's name.
-        declared: What the SCHEMA says.
-        settings: What the user chose.
-        reloads: Whether the run loads the stream's rows afresh.
-    """
+    """Check a stream's SCHEMA and return where its records go, which the run may load afresh."""
     schema, keys = declared.schema, declared.keys
     if not isinstance(schema.get("properties"), Mapping):
         raise ProtocolError(f"stream {stream}: its SCHEMA has no properties; look at the tap")
@@ -154,13 +140,8 @@ def _with_required(declared: T.StructType, schema: Mapping[str, Any]) -> T.Struc
     properties = schema["properties"]
     return T.StructType(
         [
-            T.StructField(
-                field.name,
-                field.dataType,
-                nullable=field.name not in required or nullable(properties[field.name]),
-                metadata=field.metadata,
-            )
-            for field in declared
+            changed(one, nullable=one.name not in required or nullable(properties[one.name]))
+            for one in declared
         ]
     )
 

@@ -247,15 +247,10 @@ def replace(
 ) -> Counts:
     """Put the rows in the place of others.
 
-    Args:
-        spark: The stream's session.
-        table: The table.
-        rows: The rows.
-        where: SQL that says which rows of the table go; without it all of them.
-        partition_by: The partitions of the new table, where its schema is that of the rows;
-            without it the schema stays.
-        count: How many rows there are, where that is known.
-        check: Refuses where the table may not be replaced any more; asked before each attempt.
+    `where` is SQL that says which rows of the table go; without it all of them. With `partition_by`
+    the schema becomes that of the rows; without it the schema stays. `count` is how many rows there
+    are, where that is known. `check` refuses where the table may not be replaced any more; it is
+    asked before each attempt.
     """
     gone = None if where else table.rows(spark).count()
     writer = rows.write.format("delta").mode("overwrite").options(**WHOLLY)
@@ -291,19 +286,15 @@ def execute(
 ) -> Counts:
     """Run a MERGE, DELETE or UPDATE and return what it says it changed.
 
-    Args:
-        spark: The stream's session.
-        table: The table.
-        statement: SQL.
-        count: How many rows a MERGE reads, where that is known.
-        repeats: Whether it is tried again after a lost race; else whoever calls does so.
+    A MERGE reads `count` rows, where that is known. With `repeats` it is tried again after a lost
+    race; else whoever calls does so.
     """
     result, info = _made(spark, table, lambda: spark.sql(statement), repeats=repeats)
-    told = answer_of(result)
-    if not told.num_rows:
+    answer = answer_of(result)
+    if not answer.num_rows:
         # Delta says nothing where it has skipped a commit.
         raise races.overtaken(table)
-    numbers = {name: told[name][0].as_py() or 0 for name in told.column_names}
+    numbers = {name: answer[name][0].as_py() or 0 for name in answer.column_names}
     affected = numbers.get("num_affected_rows", 0)
     # Spark may count a source twice, or not where nothing can match: what was changed decides then.
     read = info.metric("numSourceRows") if info else None

@@ -42,19 +42,12 @@ _REWRITE_LIMIT_BYTES = 10 * 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Which changes of a table are allowed.
+    """Which changes of a table are allowed."""
 
-    Args:
-        freeze: Refuse any change.
-        allow_rewrite: Rewrite even a large table to widen a column.
-        dates: Let a date become a timestamp.
-        constraints: Let go of NOT NULL where the stream's schema does.
-    """
-
-    freeze: bool = False
-    allow_rewrite: bool = False
-    dates: bool = False
-    constraints: bool = False
+    freeze: bool = False  # refuse any change
+    allow_rewrite: bool = False  # rewrite even a large table to widen a column
+    dates: bool = False  # let a date become a timestamp
+    constraints: bool = False  # let go of NOT NULL where the stream's schema does
 
 
 def adapt(
@@ -102,7 +95,7 @@ def frozen(table: Table, names: Iterable[str]) -> SchemaError:
     )
 
 
-def tell_lost_constraints(table: Table, before: T.StructType) -> None:
+def warn_of_lost_constraints(table: Table, before: T.StructType) -> None:
     """Warn of what Delta forgets of a table whose schema was replaced."""
     if required := [column.name for column in before if not column.nullable]:
         logger.warning("%s: %s may be null from now on", table, ", ".join(required))
@@ -122,21 +115,24 @@ def regain_clusters(
 def cluster(spark: SparkSession, table: Table, columns: Sequence[str]) -> None:
     """Cluster what is written to a table from now on."""
     if columns:
-        races.confirm(spark)
-        with_retry(table, lambda: _set_clusters(spark, table, columns))
-
-
-def _set_clusters(spark: SparkSession, table: Table, columns: Sequence[str]) -> None:
-    if columns:
-        spark.sql(f"alter table {table.sql} {columns_ddl('cluster by', columns)}")
+        alter(spark, table, _columns_ddl("cluster by", columns))
 
 
 def allow_names(spark: SparkSession, table: Table, columns: T.StructType) -> None:
     """Make an existing table take columns of these names."""
     if properties := naming(columns):
-        statement = f"alter table {table.sql} set {properties_ddl(properties)}"
-        races.confirm(spark)
-        with_retry(table, lambda: spark.sql(statement))
+        set_properties(spark, table, properties)
+
+
+def alter(spark: SparkSession, table: Table, change: str) -> None:
+    """Change what a table says of itself."""
+    races.confirm(spark)
+    with_retry(table, lambda: spark.sql(f"alter table {table.sql} {change}"))
+
+
+def set_properties(spark: SparkSession, table: Table, properties: Mapping[str, str]) -> None:
+    """Give a table properties."""
+    alter(spark, table, f"set {_properties_ddl(properties)}")
 
 
 def _add_columns(spark: SparkSession, table: Table, added: Sequence[AddColumn]) -> None:
@@ -156,7 +152,8 @@ def _rewritten(
 ) -> Mapping[str, Any] | None:
     """Return what Delta says of a table that must be rewritten, if it must and may be."""
     detail = table.detail(spark)
-    if _can_widen_in_place(detail["properties"], widened):
+    is_allowed = detail["properties"].get("delta.enableTypeWidening") == "true"
+    if is_allowed and all(map(widens_in_place, widened)):
         return None
     size = detail["sizeInBytes"] or 0
     logger.info("%s: rewriting %d bytes to widen %s", table, size, _listed(widened))
@@ -191,13 +188,7 @@ def _rewrite(
     if races.is_fenced(spark) and last_commit(spark) is None:
         raise races.overtaken(table)
     cluster(spark, table, detail["clusteringColumns"])
-    tell_lost_constraints(table, schema)
-
-
-def _can_widen_in_place(properties: Mapping[str, str], widened: Iterable[Widen]) -> bool:
-    return properties.get("delta.enableTypeWidening") == "true" and all(
-        map(widens_in_place, widened)
-    )
+    warn_of_lost_constraints(table, schema)
 
 
 def _listed(listed: Iterable[AddColumn | Widen]) -> str:
@@ -233,10 +224,10 @@ def create(spark: SparkSession, table: Table, schema: T.StructType, layout: Layo
     definition = " ".join(
         [
             f"table {table.sql} ({columns}) using delta",
-            columns_ddl("partitioned by", layout.partition_by),
-            columns_ddl("cluster by", layout.cluster_by),
+            _columns_ddl("partitioned by", layout.partition_by),
+            _columns_ddl("cluster by", layout.cluster_by),
             f"comment {literal(layout.comment)}" if layout.comment else "",
-            properties_ddl(properties),
+            _properties_ddl(properties),
         ]
     )
     try:
@@ -259,7 +250,7 @@ def _create_over(
     found = re.search(r"location \('([^']+)'\)", str(error))
     location = table.path or (found[1] if found else "")
     if location and log.is_half_made(location):
-        log.remove_log(location)
+        log.remove_folder(f"{location.rstrip('/')}/_delta_log")
         spark.sql(f"create {definition}")
     elif table.path and (log.has_log(table.path) or not _holds_files(spark, table.path)):
         # Among files that were never committed only a write makes a table.
@@ -267,9 +258,9 @@ def _create_over(
         writer = spark.createDataFrame([], schema).write.format("delta").mode("append")
         writer = writer.options(**{k: v for k, v in properties.items() if k.startswith("delta.")})
         table.save(writer.partitionBy(*layout.partition_by))
-        _set_clusters(spark, table, layout.cluster_by)
+        cluster(spark, table, layout.cluster_by)
         if properties:
-            spark.sql(f"alter table {table.sql} set {properties_ddl(properties)}")
+            set_properties(spark, table, properties)
     else:
         raise error
 
@@ -286,12 +277,10 @@ def naming(*datatypes: T.DataType) -> dict[str, str]:
     return dict(_MAPPING) if odd else {}
 
 
-def columns_ddl(clause: str, names: Sequence[str]) -> str:
-    """Write a clause that names columns as SQL, nothing without any."""
+def _columns_ddl(clause: str, names: Sequence[str]) -> str:
     return f"{clause} ({', '.join(map(quote, names))})" if names else ""
 
 
-def properties_ddl(properties: Mapping[str, str]) -> str:
-    """Write table properties as SQL."""
+def _properties_ddl(properties: Mapping[str, str]) -> str:
     listed = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
     return f"tblproperties ({listed})" if listed else ""

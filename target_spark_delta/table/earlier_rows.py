@@ -18,45 +18,29 @@ from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import DataError, StateError, TransientError
 from singer_spark.protocol import FULL_TABLE
 from singer_spark.report import report
-from target_spark_delta.table.identity import History, history_of
+from target_spark_delta.table.identity import History, StreamTable, history_of
 from target_spark_delta.table.table import Table, answer
 
 _FEW_COMMITS = 10
 _REPLACING = ("CREATE OR REPLACE TABLE AS SELECT", "REPLACE TABLE AS SELECT")
 
 
-def check_left(
-    table: Table,
-    run: Assignment,
-    stream: str,
-    spark: SparkSession | None,
-    others: Collection[Table] = (),
+def check_failed_runs(
+    it: StreamTable, spark: SparkSession | None, others: Collection[Table] = ()
 ) -> bool:
     """Refuse to append to a table that has rows of a failed run, which the start does not know.
 
     A run that was paused may have committed them since the runner looked at the table. Where the
-    runner could not look, how far they go is reported, so that `--resume` goes on from there.
-
-    Args:
-        table: Where the stream goes.
-        run: The run.
-        stream: The tap's name of the stream.
-        spark: A session, where the log's files are out of reach.
-        others: The other tables that the stream fills.
-
-    Returns:
-        Whether it could be judged.
-
-    Raises:
-        TransientError: They would be there twice; a run that begins now knows them.
-        StateError: They would be there twice.
+    runner could not look, how far they go is reported, so that `--resume` goes on from there. The
+    stream fills the `others` too. Return whether it could be judged.
     """
+    table, run, stream = it.table, it.run, it.source
     if not run.failed:
         return True
     histories = [history_of(one, None, spark) for one in (table, *others)]
     if None in histories:
         return False
-    left, *beside = [_left_in(history, run, stream) for history in histories if history]
+    left, *beside = [_rows_of_failed_run(history, run, stream) for history in histories if history]
     if left is None or (run.begins or {}).get(stream) == _bookmark(left):
         return True
     run_id, seen = left.metadata.get("run_id"), run.read.get(table.name)
@@ -73,7 +57,7 @@ def check_left(
     )
 
 
-def _left_in(history: History, run: Assignment, stream: str) -> CommitInfo | None:
+def _rows_of_failed_run(history: History, run: Assignment, stream: str) -> CommitInfo | None:
     """Find the newest rows of a table, if a failed run has left them and says how far they go."""
     commits = deltalog.standing_commits(history.versions, history.read)
     newest = deltalog.newest_rows(commits, run.pipeline)
@@ -102,27 +86,14 @@ def _way_on(
     return f"go on after them: singer-spark run {run.pipeline} --resume"
 
 
-def check_start(
-    table: Table, run: Assignment, stream: str, spark: SparkSession | None, *, by_name: bool
-) -> bool:
+def check_start(it: StreamTable, spark: SparkSession | None, *, by_name: bool) -> bool:
     """Refuse to append a stream from its very start to a table that has its rows.
 
     Its bookmark is lost: the table's own commits know one. A full read that is appended because
-    someone chose that never has one, and is appended each time.
-
-    Args:
-        table: Where the stream goes.
-        run: The run.
-        stream: The tap's name of the stream, whose rows nothing tells apart.
-        spark: A session, where the log's files are out of reach, or rows are looked for.
-        by_name: Whether it is appended because someone chose that.
-
-    Returns:
-        Whether it could be judged.
-
-    Raises:
-        StateError: The rows would be there twice.
+    someone chose that `by_name` never has one, and is appended each time. Return whether it could
+    be judged.
     """
+    table, run, stream = it.table, it.run, it.source
     if not run.begins_afresh(stream) or (by_name and run.rereads):
         return True
     history = history_of(table, None, spark)
@@ -167,11 +138,7 @@ class NotOursError(DataError):
 
 
 def check_owner(spark: SparkSession, table: Table, pipeline: str | None) -> None:
-    """Refuse to replace a table that another pipeline loads, or that nobody of ours has made.
-
-    Raises:
-        NotOursError: It is not this pipeline's.
-    """
+    """Refuse to replace a table that another pipeline loads, or that nobody of ours has made."""
     # The newest commits nearly always decide; all of a long log take seconds to read.
     if not _is_known(_commits(spark, table, f"limit {_FEW_COMMITS}"), table, pipeline):
         _is_known(_commits(spark, table, ""), table, pipeline, are_all=True)
@@ -211,7 +178,7 @@ def _said(text: str | None) -> dict[str, Any] | None:
     """Read what a commit of ours says of itself; of others nothing is known."""
     try:
         said = json.loads(text or "")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return said if isinstance(said, dict) and {"pipeline", "run_id"} <= said.keys() else None
 

@@ -57,16 +57,25 @@ class Relax:
 Change = AddColumn | Widen | Relax
 
 
+def changed(
+    field: T.StructField,
+    *,
+    name: str | None = None,
+    kind: T.DataType | None = None,
+    nullable: bool = True,
+) -> T.StructField:
+    """Return a column with another name or type, or one that may not be null."""
+    datatype, nullable = kind or field.dataType, nullable and field.nullable
+    return T.StructField(name or field.name, datatype, nullable, metadata=field.metadata)
+
+
 def unify(
     table: T.StructType, incoming: T.StructType, *, name: str = "", dates: bool = False
 ) -> T.StructType:
     """Return the schema that holds what the table has and what is coming, in the table's order.
 
-    Args:
-        table: What the table has.
-        incoming: What is coming.
-        name: The table's name, for messages.
-        dates: Whether a date may become the midnight, UTC, at which it begins.
+    Messages call the table `name`. With `dates` a date may become the midnight, UTC, at which it
+    begins.
     """
     return _Unifier(dates=dates).struct((name,) if name else (), table, incoming)
 
@@ -106,11 +115,7 @@ class _Unifier:
         for field in before:
             new = coming.pop(field.name.lower(), None)
             kind = self._type((*path, field.name), field.dataType, new.dataType) if new else None
-            fields.append(
-                T.StructField(
-                    field.name, kind or field.dataType, field.nullable, metadata=field.metadata
-                )
-            )
+            fields.append(changed(field, kind=kind))
         return T.StructType([*fields, *coming.values()])
 
     def _type(self, path: tuple[str, ...], before: T.DataType, after: T.DataType) -> T.DataType:

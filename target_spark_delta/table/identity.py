@@ -19,7 +19,13 @@ from singer_spark.deltalog import CommitInfo
 from singer_spark.errors import SingerSparkError, StateError
 from singer_spark.report import report
 from singer_spark.text import listed
-from target_spark_delta.table.log import LOCATIONS, local_folder, location_of, log_files
+from target_spark_delta.table.log import (
+    LOCATIONS,
+    described_commits,
+    local_folder,
+    location_of,
+    log_files,
+)
 from target_spark_delta.table.table import Table
 
 _LATEST = 50
@@ -27,17 +33,12 @@ _LATEST = 50
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a table's log says.
+    """What a table's log says."""
 
-    Args:
-        id: The id that Delta gave the table; None where it cannot be found.
-        versions: The versions whose commits are listed, lowest first; none without a table.
-        read: Reads what the commit of a version says of itself.
-    """
-
-    id: str | None
+    id: str | None  # the id that Delta gave the table; None where it cannot be found
+    # The versions whose commits are listed, lowest first; none without a table.
     versions: Sequence[int]
-    read: Callable[[int], CommitInfo | None]
+    read: Callable[[int], CommitInfo | None]  # reads what the commit of a version says of itself
 
 
 NO_TABLE = History(None, (), lambda _: None)
@@ -65,28 +66,14 @@ def history_by_spark(spark: SparkSession, table: Table) -> History:
     """Read a log through Spark."""
     if table.schema(spark) is None:
         return NO_TABLE
-    known = table.detail(spark)["id"]
-    columns = "version", "operation", "userMetadata", "operationMetrics"
-    rows = spark.sql(f"describe history {table.sql}").select(*columns).toArrow().to_pylist()
-    commits = {
-        row["version"]: CommitInfo(
-            version=row["version"],
-            operation=str(row["operation"]),
-            metadata=deltalog.parsed(row["userMetadata"]),
-            metrics=dict(row["operationMetrics"] or ()),
-        )
-        for row in rows
-    }
-    return History(known, sorted(commits), commits.get)
+    commits = described_commits(spark, table)
+    return History(table.detail(spark)["id"], sorted(commits), commits.get)
 
 
 def misfit(known: TableIdentity, history: History, written: Collection[int] = ()) -> str | None:
-    """Say why a table is not the one that the pipeline has loaded, None if it is.
+    """Say why a table is not as the pipeline has left it, None if it is.
 
-    Args:
-        known: The table as it was left.
-        history: What its log says now.
-        written: The versions that need not be looked at, because this run has made them.
+    The versions `written` need not be looked at, because this run has made them.
     """
     if not history.versions:
         return "there is no table"
@@ -106,139 +93,98 @@ def misfit(known: TableIdentity, history: History, written: Collection[int] = ()
     return None
 
 
-def check(
-    known: TableIdentity, table: Table, run: Assignment, stream: str, spark: SparkSession | None
-) -> bool:
-    """Refuse a table that is not the one that the stored state belongs to.
+@dataclass(frozen=True, slots=True)
+class StreamTable:
+    """The table of a stream in a run."""
 
-    Args:
-        known: The table as the pipeline left it.
-        table: Where the stream goes now.
-        run: The run.
-        stream: The tap's name of the stream.
-        spark: A session, where the log's files are out of reach.
+    table: Table
+    run: Assignment
+    stream: str  # as stream_maps name it
+    source: str  # as the tap and its state name it
+    key: Sequence[str] = ()  # what its rows are merged by
 
-    Returns:
-        Whether it could be judged.
+    @property
+    def known(self) -> TableIdentity | None:
+        """Return the table as the pipeline has left it."""
+        return self.run.tables.get(self.stream)
 
-    Raises:
-        StateError: The state is ahead of the table.
-    """
-    if known.is_absent:
-        return True
-    history = history_of(table, known, spark)
-    if history is None:
-        return False
-    if why := misfit(known, history):
-        raise StateError(
-            f"stream {stream}: {table}: {why}, so the state is ahead; "
-            f"{run.ways_on(known.state_of or stream, known.key)}"
-        )
-    return True
+    def history(self, spark: SparkSession | None) -> History | None:
+        """Read the table's log, None where only Spark reaches it and there is no session."""
+        return history_of(self.table, self.known, spark)
 
-
-def check_name(table: Table, run: Assignment, stream: str, source: str) -> None:
-    """Refuse a table that the stored state was never loaded into, under whatever name.
-
-    Args:
-        table: Where the stream goes now.
-        run: The run.
-        stream: The stream, as stream_maps call it.
-        source: The tap's name of it.
-
-    Raises:
-        StateError: The state belongs to tables of other names.
-    """
-    others = [
-        name
-        for name, one in run.tables.items()
-        if (one.state_of or name) == source and not one.is_absent
-    ]
-    if stream not in run.tables and others:
-        raise StateError(
-            f"stream {source}: {table}: it was loaded into {listed(others, 2)} before, so the "
-            f"state is ahead; {run.ways_on(source, run.tables[others[0]].key)}"
-        )
-
-
-def check_end(
-    known: TableIdentity | None,
-    history: History,
-    table: Table,
-    run: Assignment,
-    stream: str,
-    written: Collection[int],
-) -> None:
-    """Refuse a table that was removed, made anew or restored while the run loaded it.
-
-    Args:
-        known: The table as it was left before; None where the run needs nothing of that.
-        history: What its log says now.
-        table: Where the stream goes.
-        run: The run.
-        stream: The tap's name of the stream.
-        written: The versions that this run has made.
-
-    Raises:
-        StateError: It lacks rows.
-    """
-    expected = [known] if known and not known.is_absent else []
-    if written:
-        known_id = expected[0].id if expected else history.id or ""
-        version = min(written)
-        location, run_id = str(table), run.run_id
-        expected.append(
-            TableIdentity(location=location, id=known_id, version=version, run_id=run_id)
-        )
-    for one in expected:
-        if why := misfit(one, history, written):
+    def check(self, spark: SparkSession | None) -> bool:
+        """Refuse a table that is not as the pipeline left it; return whether it can be judged."""
+        known = self.known
+        if known is None or known.is_absent:
+            return True
+        history = self.history(spark)
+        if history is None:
+            return False
+        if why := misfit(known, history):
             raise StateError(
-                f"stream {stream}: {table} changed while the run loaded it: {why}; "
-                f"{run.ways_on(stream, known.key if known else ())}"
+                f"stream {self.source}: {self.table}: {why}, so the state is ahead; "
+                f"{self.run.ways_on(known.state_of or self.source, known.key)}"
+            )
+        return True
+
+    def check_name(self) -> None:
+        """Refuse a table that the stored state was never loaded into, under whatever name."""
+        tables, source = self.run.tables, self.source
+        others = [
+            name
+            for name, one in tables.items()
+            if (one.state_of or name) == source and not one.is_absent
+        ]
+        if self.stream not in tables and others:
+            raise StateError(
+                f"stream {source}: {self.table}: it was loaded into {listed(others, 2)} before, so "
+                f"the state is ahead; {self.run.ways_on(source, tables[others[0]].key)}"
             )
 
+    def check_end(self, history: History, written: Collection[int], *, rests: bool) -> None:
+        """Refuse a table that was removed, made anew or restored while the run loaded it.
 
-def tell(
-    history: History,
-    table: Table,
-    run: Assignment,
-    stream: str,
-    key: Sequence[str],
-    spark: SparkSession | None,
-    source: str | None = None,
-) -> None:
-    """Report the identity of a stream's table to the runner, if there is one.
+        It has made the versions `written`, and `rests` on the rows that were there, or on none.
+        """
+        known = self.known if rests else None
+        expected = [known] if known and not known.is_absent else []
+        if written:
+            known_id = expected[0].id if expected else history.id or ""
+            location, run_id = str(self.table), self.run.run_id
+            first = min(written)
+            expected.append(
+                TableIdentity(location=location, id=known_id, version=first, run_id=run_id)
+            )
+        for one in expected:
+            if why := misfit(one, history, written):
+                raise StateError(
+                    f"stream {self.source}: {self.table} changed while the run loaded it: {why}; "
+                    f"{self.run.ways_on(self.source, known.key if known else ())}"
+                )
 
-    Args:
-        history: What its log says.
-        table: The table.
-        run: The run.
-        stream: The stream.
-        key: What its rows are merged by.
-        spark: A session, where the log's files are out of reach.
-        source: The stream of the tap, which may have another name.
-    """
-    known = run.tables.get(stream)
-    if history.versions and history.id is not None:
-        version, run_id = _last_of(history, run, known)
-        location = _location(table, known, spark) or str(table)
+    def report(self, history: History, spark: SparkSession | None) -> None:
+        """Report to the runner by what the table is known again."""
+        if not history.versions or history.id is None:
+            return
+        version, run_id = _last_of(history, self.run, self.known)
+        location = _location(self.table, self.known, spark) or str(self.table)
         now = TableIdentity(
-            location=location if table.path else f"{table} ({location})",
+            location=location if self.table.path else f"{self.table} ({location})",
             id=history.id,
             version=version,
             run_id=run_id,
-            key=tuple(key),
-            state_of=None if source == stream else source,
+            key=tuple(self.key),
+            state_of=None if self.source == self.stream else self.source,
         )
-        report("table", stream, **now.to_dict())
+        report("table", self.stream, **now.to_dict())
 
-
-def tell_absent(table: Table, run: Assignment, stream: str, source: str) -> None:
-    """Report that there is no table yet, so that the first rows that come are welcome."""
-    absent = TableIdentity(
-        location=str(table), id="", version=-1, run_id=run.run_id, state_of=source
-    )
-    report("table", stream, **absent.to_dict())
+    def report_absent(self) -> None:
+        """Report that there is no table yet, so that the first rows that come are welcome."""
+        location, run_id = str(self.table), self.run.run_id
+        absent = TableIdentity(
+            location=location, id="", version=-1, run_id=run_id, state_of=self.source
+        )
+        report("table", self.stream, **absent.to_dict())
 
 
 def history_of(

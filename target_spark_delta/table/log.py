@@ -9,8 +9,9 @@ import functools
 import logging
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
@@ -24,15 +25,13 @@ from singer_spark.storage.objects import ObjectStore
 from singer_spark.storage.open import open_objects
 from target_spark_delta.table.table import Table, answer
 
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
-
 logger = logging.getLogger(__name__)
 
 _LOG = "_delta_log"
 _S3 = ("s3", "s3a")
 # Buckets that Spark has keys for, and Python not.
 _out_of_reach: set[str] = set()
+_T = TypeVar("_T")
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 _MANY_COMMITS = 100
 # Where the tables of catalogs are, as they were found.
@@ -107,35 +106,26 @@ def _names(location: str) -> list[str]:
         return []
 
 
-def remove_log(location: str) -> None:
-    """Remove the log of a half-made table."""
-    remove_folder(f"{location.rstrip('/')}/{_LOG}")
-
-
 def remove_folder(location: str) -> None:
     """Remove a folder and all that is in it, if there is one and Python reaches it."""
     folder = local_folder(location)
     if folder is not None:
         shutil.rmtree(folder.expanduser(), ignore_errors=True)
         return
-    parts = urlsplit(location)
-    if parts.scheme not in _S3 or parts.netloc in _out_of_reach:
-        return
-    # Only where it is needed: it takes a while to load.
-    import boto3
-    from botocore.exceptions import BotoCoreError, ClientError
-
+    objects = files_of(location)
     try:
-        _remove_prefix(boto3.client("s3"), parts.netloc, f"{parts.path.strip('/')}/")
-    except (BotoCoreError, ClientError) as error:
+        if objects:
+            _empty(objects, "")
+    except SingerSparkError as error:
         logger.debug("%s: %s", location, error)
 
 
-def _remove_prefix(client: S3Client, bucket: str, prefix: str) -> None:
-    pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-    for page in pages:
-        for entry in page.get("Contents", []):
-            client.delete_object(Bucket=bucket, Key=entry["Key"])
+def _empty(objects: ObjectStore, folder: str) -> None:
+    for name in objects.list(folder):
+        if name.endswith("/"):
+            _empty(objects, f"{folder}{name}")
+        else:
+            objects.delete(f"{folder}{name}")
 
 
 def forget_last_commit(spark: SparkSession) -> None:
@@ -151,40 +141,58 @@ def last_commit(spark: SparkSession) -> int | None:
 
 def read_commit(spark: SparkSession, table: Table, version: int) -> CommitInfo | None:
     """Return what a commit says of itself, None where nobody can tell."""
-    location = location_of(spark, table)
-    if objects := log_files(location):
+    if info := _in_files(spark, table, lambda objects: deltalog.commit_info(objects, version)):
+        return info
+    # The newest commit, and more of them where others have committed since.
+    for most in (1, _MANY_COMMITS):
         try:
-            if info := deltalog.commit_info(objects, version):
+            if info := described_commits(spark, table, most).get(version):
                 return info
-        except SingerSparkError as error:
-            give_up(location, error)
-    return _described(spark, table, version)
+        except SPARK_ERRORS as error:
+            logger.debug("%s: %s", table, innermost_cause(error))
+    return None
 
 
 def newest_version(spark: SparkSession, table: Table) -> int:
     """Return the version of a table's last commit."""
-    location = location_of(spark, table)
-    if objects := log_files(location):
-        try:
-            if versions := deltalog.log_versions(objects):
-                return versions[-1]
-        except SingerSparkError as error:
-            give_up(location, error)
-    (newest,) = answer(spark, f"describe history {table.sql} limit 1")
-    return int(newest["version"])
+    versions = _in_files(spark, table, deltalog.log_versions)
+    return versions[-1] if versions else max(described_commits(spark, table, 1))
 
 
 def metadata_of(spark: SparkSession, table: Table) -> TableMetadata:
     """Return partitions and properties of a table; Spark would read the whole of its log."""
-    location = location_of(spark, table)
-    if objects := log_files(location):
-        try:
-            if known := deltalog.table_metadata(objects):
-                return known
-        except SingerSparkError as error:
-            give_up(location, error)
+    if known := _in_files(spark, table, deltalog.table_metadata):
+        return known
     detail = table.detail(spark)
     return TableMetadata(detail["id"], tuple(detail["partitionColumns"]), detail["properties"])
+
+
+def described_commits(
+    spark: SparkSession, table: Table, most: int | None = None
+) -> dict[int, CommitInfo]:
+    """Return what Spark says of a table's newest commits, or of all, by their versions."""
+    limit = f" limit {most}" if most else ""
+    return {
+        one["version"]: CommitInfo(
+            version=one["version"],
+            operation=str(one["operation"]),
+            metadata=deltalog.parsed(one["userMetadata"]),
+            metrics=dict(one["operationMetrics"] or ()),
+        )
+        for one in answer(spark, f"describe history {table.sql}{limit}")
+    }
+
+
+def _in_files(
+    spark: SparkSession, table: Table, read: Callable[[ObjectStore], _T | None]
+) -> _T | None:
+    """Read a log from its files, None where Python does not reach them or finds nothing."""
+    location = location_of(spark, table)
+    try:
+        return read(objects) if (objects := log_files(location)) else None
+    except SingerSparkError as error:
+        give_up(location, error)
+        return None
 
 
 def location_of(spark: SparkSession, table: Table) -> str:
@@ -194,25 +202,3 @@ def location_of(spark: SparkSession, table: Table) -> str:
     if table.sql not in LOCATIONS:
         LOCATIONS[table.sql] = str(table.detail(spark)["location"])
     return LOCATIONS[table.sql]
-
-
-def _described(spark: SparkSession, table: Table, version: int) -> CommitInfo | None:
-    """Ask Spark: for the newest commit, and for more where others have committed since."""
-    found = _history(spark, table, version, 1)
-    return found or _history(spark, table, version, _MANY_COMMITS)
-
-
-def _history(spark: SparkSession, table: Table, version: int, most: int) -> CommitInfo | None:
-    try:
-        history = answer(spark, f"describe history {table.sql} limit {most}")
-    except SPARK_ERRORS as error:
-        logger.debug("%s: %s", table, innermost_cause(error))
-        return None
-    for one in (one for one in history if one["version"] == version):
-        return CommitInfo(
-            version=version,
-            operation=str(one["operation"]),
-            metadata=deltalog.parsed(one["userMetadata"]),
-            metrics=dict(one["operationMetrics"] or ()),
-        )
-    return None

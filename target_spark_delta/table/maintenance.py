@@ -8,6 +8,7 @@ import re
 from pyspark.sql import SparkSession
 
 from singer_spark.engine.session import SPARK_ERRORS
+from target_spark_delta.table.log import described_commits
 from target_spark_delta.table.table import Table
 
 logger = logging.getLogger(__name__)
@@ -24,13 +25,8 @@ def maintain(
 ) -> None:
     """Compact a table if enough commits were made since the last time, and remove old files.
 
-    What fails here fails no load: the rows are committed.
-
-    Args:
-        spark: The stream's session.
-        table: The table.
-        compact_after: After how many commits it is compacted; None to leave it as it is.
-        keep_hours: For how long old files are kept; None to remove none.
+    `compact_after` so many commits, `keep_hours` of files: None leaves it. What fails here fails no
+    load: the rows are committed.
     """
     if table.schema(spark) is None:
         return
@@ -66,8 +62,8 @@ def _retention(spark: SparkSession, table: Table, asked: float) -> float:
 def _writes_since_compaction(spark: SparkSession, table: Table, most: int) -> int:
     # A schema change or two may stand between the writes.
     writes = 0
-    for commit in table.history(spark, 2 * most + 10):
-        if commit["operation"] == "OPTIMIZE":
+    for commit in described_commits(spark, table, 2 * most + 10).values():
+        if commit.operation == "OPTIMIZE":
             break
-        writes += commit["operation"] in _WRITES
+        writes += commit.operation in _WRITES
     return writes

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.storagelevel import StorageLevel
 
 from singer_spark.names import literal, quote
 from singer_spark.report import report
+from target_spark_delta.rows.spark_jobs import kept
 from target_spark_delta.rows.values import typed
 from target_spark_delta.table.commit import Commit, append, describe_commits
 from target_spark_delta.table.ddl import Layout, Policy, adapt, create
@@ -36,11 +36,7 @@ _LOST_KEY = T.StructField("lost_key", T.BooleanType())
 def set_aside(spark: SparkSession, place: Table, records: DataFrame, commit: Commit) -> int:
     """Append records to the quarantine in one commit, and return how many there were.
 
-    Args:
-        spark: The stream's session.
-        place: The table.
-        records: Record, error, line, version and whether nothing says which row it is of.
-        commit: The run and the stream.
+    `records` has record, error, line, version and whether nothing says which row it is of.
     """
     rows = records.selectExpr(
         "record",
@@ -51,8 +47,8 @@ def set_aside(spark: SparkSession, place: Table, records: DataFrame, commit: Com
         f"{literal(commit.run_id)} as run_id",
         "cast(version as bigint) as version",
         "lost_key",
-    ).persist(StorageLevel.DISK_ONLY)
-    try:
+    )
+    with kept(rows) as rows:
         ((count, lost),) = rows.selectExpr("count(*)", "count_if(lost_key)").collect()
         schema = T.StructType([*SCHEMA, _LOST_KEY] if lost else SCHEMA.fields)
         describe_commits(spark, commit.without_rows())
@@ -62,8 +58,6 @@ def set_aside(spark: SparkSession, place: Table, records: DataFrame, commit: Com
             adapt(spark, place, schema, Policy())
         describe_commits(spark, replace(commit, rows=count, state=None))
         append(place, rows.select(*schema.names), count)
-    finally:
-        rows.unpersist()
     report("quarantine", commit.stream, rows=count)
     logger.warning("%s: %d record(s) set aside in %s", commit.stream, count, place)
     return int(count)
@@ -80,18 +74,9 @@ def held_keys(
 ) -> DataFrame | None:
     """Return the keys of what was set aside in this run, or of these versions in any run.
 
-    The source has these rows, so none of them may be retired. None where nothing was set aside.
-
-    Args:
-        spark: The stream's session.
-        place: The table of the records.
-        commit: The run and the stream.
-        versions: The versions of the stream that are loaded.
-        keys: The key columns as the stream declares them.
-        table: The schema of the stream's table.
-
-    Raises:
-        UnreadableKeyError: A record does not say which row it is of.
+    The source has these rows, so none of them may be retired. None where nothing was set aside. The
+    stream declares its key columns as `keys`, its table has the schema `table`.
+    Without a key in a record it is an UnreadableKeyError.
     """
     known = place.schema(spark)
     if known is None:

@@ -113,15 +113,14 @@ class _Run(NamedTuple):
 
 
 def _run_of(spark: SparkSession) -> _Run | None:
-    told = spark.conf.get(_RUN, None)
-    return _Run(*json.loads(told)) if told else None
+    noted = spark.conf.get(_RUN, None)
+    return _Run(*json.loads(noted)) if noted else None
 
 
 def is_lost_race(table: Table, error: Exception) -> bool:
     """Say whether another writer was faster, which is no error of this one.
 
-    Raises:
-        TransientError: It was a newer run of the pipeline.
+    A newer run of the pipeline is one.
     """
     if _FENCED in str(error):
         raise overtaken(table) from error

@@ -28,27 +28,20 @@ _MISSING = {
 }
 
 
-def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().absolute())
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table at a path, or in a catalog.
+    """A table at a path, or in a catalog."""
 
-    Args:
-        sql: Its name in SQL.
-        path: Where it is, unless a catalog knows.
-    """
-
-    sql: str
-    path: str | None = None
+    sql: str  # its name in SQL
+    path: str | None = None  # where it is, unless a catalog knows
 
     @classmethod
     def at_path(cls, root: str, *parts: str | None, format: str = "delta") -> Table:
         """Return the table below a root folder."""
         is_url = "://" in root
-        base = re.sub("^s3://", "s3a://", root) if is_url else _absolute(root)
+        base = (
+            re.sub("^s3://", "s3a://", root) if is_url else str(Path(root).expanduser().absolute())
+        )
         path = "/".join([base.rstrip("/"), *filter(None, parts)])
         return cls(f"{format}.{quote(path)}", path)
 
@@ -111,11 +104,6 @@ class Table:
         self.make_schema(spark)
         spark.sql(f"create table if not exists {self.sql} using delta location {literal(place)}")
         return True
-
-    def history(self, spark: SparkSession, most: int) -> list[dict[str, Any]]:
-        """Return the operations of the last commits, newest first, and what they counted."""
-        commits = answer(spark, f"describe history {self.sql} limit {most}")
-        return [{**one, "operationMetrics": dict(one["operationMetrics"] or ())} for one in commits]
 
     def detail(self, spark: SparkSession) -> dict[str, Any]:
         """Return what Delta says of the table."""

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from singer_spark.report import REPORT_FILE, read_report
-from target_spark_delta.commits.closing import drop_spooled
 from target_spark_delta.intake.segments import Segment
-from target_spark_delta.rows.records import empty_staging, path_for_spark
+from target_spark_delta.rows.records import empty_folder, empty_staging, path_for_spark
 from tests.support.singer import batch, state
 from tests.support.users import USERS, deletion, user
 
@@ -48,7 +47,7 @@ def test_lines_sent_to_a_remote_spark_are_those_of_the_segment_alone(spark, tmp_
         assert texts == ['{"#":7,"record":{"id":1}}'], "what a killed run has left is gone"
     empty_staging(spark, segment, str(staging))
     assert spark.read.text(place).isEmpty()
-    drop_spooled(spark, str(staging))
+    empty_folder(spark, str(staging))
     assert not [path for path in staging.iterdir() if path.is_dir()]
 
 

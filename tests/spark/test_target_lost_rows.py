@@ -132,7 +132,7 @@ def test_new_rows_that_spark_does_not_read_release_no_state(lake, cut_spool):
     assert lake.states == []
 
 
-def rows_told(count):
+def rows_written(count):
     return {"singer_spark": {"rows": count}}
 
 
@@ -148,7 +148,7 @@ def test_batch_files_with_fewer_rows_than_were_written_are_not_loaded(
         file.write_text("".join(f"{json.dumps({'id': number})}\n\n" for number in range(30)))
     whole, less = batch("s", str(file), kind=kind), batch("s", str(file), kind=kind)
     with pytest.raises(TransientError, match="have 30 records, and the tap has written 50"):
-        lake.load(declared, {**less, **rows_told(50)}, state({"at": 50}))
+        lake.load(declared, {**less, **rows_written(50)}, state({"at": 50}))
     assert lake.states == []
     assert not (lake.root / "s").exists()
-    assert lake.load(declared, {**whole, **rows_told(30)}, state({"at": 30})) == [{"at": 30}]
+    assert lake.load(declared, {**whole, **rows_written(30)}, state({"at": 30})) == [{"at": 30}]

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from target_spark_delta.commits import closing, opening, queue
+from target_spark_delta.commits import closing, cutting, opening, queue
 from target_spark_delta.target import TargetSparkDelta
 
 DATA = Path(__file__).parents[1] / "data"
@@ -65,7 +65,7 @@ def runs(name: str) -> list[str]:
 def stand_in(monkeypatch, **jobs: Any) -> None:
     """Give a target other jobs than Spark's, by their names, and start no Spark."""
     for name, job in jobs.items():
-        (module,) = [one for one in (queue, closing, opening) if hasattr(one, name)]
+        (module,) = [one for one in (queue, cutting, closing, opening) if hasattr(one, name)]
         monkeypatch.setattr(module, name, job)
     monkeypatch.setattr(TargetSparkDelta, "_engine", lambda _: None)
     monkeypatch.setattr(TargetSparkDelta, "_isolate", lambda *_: object())

@@ -119,7 +119,7 @@ class TestWindow:
         window = {"window_start": "2026-01-01", "window_end": "2026-02-01"}
         assert spied["config"].items() >= window.items()
         assert store().get("orders").watermark == STATE
-        assert store().get_checkpoint("orders") == {"later": 1}
+        assert store().read_checkpoint("orders").state == {"later": 1}
         record = list_runs(store(), "orders")[0]
         assert (record["mode"], record["records"]) == ("window", 340)
 

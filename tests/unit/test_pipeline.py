@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from singer_spark.errors import SettingsError
+from singer_spark.figures import parse_duration
 from singer_spark.pipeline import Alerts, document, load_pipeline
-from singer_spark.text import parse_duration
 
 FULL = """
 name: shop-orders

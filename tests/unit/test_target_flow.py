@@ -10,7 +10,8 @@ import logging
 import pytest
 
 from singer_spark.errors import ProtocolError
-from target_spark_delta.commits import closing, lanes, queue
+from target_spark_delta import target
+from target_spark_delta.commits import closing, lanes
 from target_spark_delta.intake.segments import Range
 from target_spark_delta.streams.schema_message import SchemaMessage, destination_of
 from target_spark_delta.target import TargetSparkDelta
@@ -156,7 +157,7 @@ def test_where_the_end_removes_rows_only_its_commit_carries_the_state(
 ):
     ended = []
     monkeypatch.setattr(closing, job, lambda _, __, commit, *___: ended.append(commit.state))
-    monkeypatch.setattr(queue.CommitQueue, "with_key", lambda _, destination: destination)
+    monkeypatch.setattr(target, "with_key", lambda _, destination: destination)
     if is_reload:
         monkeypatch.setattr("singer_spark.assignment.Assignment.reloads", lambda *_: True)
     chosen = {"stream_options": {"s": options}, "on_invalid_record": "quarantine"}
@@ -275,8 +276,8 @@ def test_lines_for_a_remote_spark_are_sent_to_a_folder_of_the_run():
     declared = SchemaMessage(schema=KEYED["schema"], keys=["id"])
     destination = destination_of("s", declared, target._settings)
     spool = "s3a://lake/_singer_spark/spool"
-    assert destination.staging("run 1") == f"{spool}/run_1"
-    assert destination.staging("run-2") == f"{spool}/run_2"
+    assert destination.spool_folder("run 1") == f"{spool}/run_1"
+    assert destination.spool_folder("run-2") == f"{spool}/run_2"
 
 
 def test_a_history_that_cannot_be_repeated_is_warned_of(load, caplog):

@@ -48,7 +48,9 @@ class TestRowsThatTheRunnerCouldNotSee:
             known = dict(zip(tables, others, strict=False)) | {table: commits}
             monkeypatch.setattr(earlier_rows, "history_of", lambda one, *_: history(known[one]))
             run = replace(self.RUN, **changes)
-            assert earlier_rows.check_left(table, run, "users", None, tables[: len(others)])
+            assert earlier_rows.check_failed_runs(
+                identity.StreamTable(table, run, "users", "users"), None, tables[: len(others)]
+            )
 
         return check
 
@@ -215,9 +217,11 @@ class TestAStartWithoutABookmark:
                 return SimpleNamespace(isEmpty=lambda: is_empty)
 
         run = Assignment(run_id="run-2", pipeline="shop", begins={})
-        table = Table.at_path(str(lake.root), None, "users")
+        table = identity.StreamTable(
+            Table.at_path(str(lake.root), None, "users"), run, "users", "users"
+        )
         if is_empty:
-            assert earlier_rows.check_start(table, run, "users", Spark(), by_name=False)
+            assert earlier_rows.check_start(table, Spark(), by_name=False)
             return
         with pytest.raises(StateError, match=r"remove the table, or .* state recover shop$"):
-            earlier_rows.check_start(table, run, "users", Spark(), by_name=False)
+            earlier_rows.check_start(table, Spark(), by_name=False)

@@ -104,7 +104,7 @@ def test_a_state_that_no_commit_carries_gets_one(found, monkeypatch, changed):
     monkeypatch.setattr(completion, "note", lambda *_: notes.append(1))
     monkeypatch.setattr(completion, "describe_commits", lambda *_: None)
     monkeypatch.setattr(completion.races, "confirm", lambda _: None)
-    monkeypatch.setattr(completion, "_retire_older", lambda *_: changed)
+    monkeypatch.setattr(completion._End, "retire_older", lambda *_: changed)
     found[:] = [TABLE]
     work = _work()
     completion.activate_version(None, work, 2, COMMIT)

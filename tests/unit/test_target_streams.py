@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 from target_spark_delta import target
-from target_spark_delta.commits import budget
+from target_spark_delta.commits import cutting
 from target_spark_delta.intake import segments
 from target_spark_delta.target import TargetSparkDelta
 from tests.support.singer import lines, record, schema, state
@@ -90,14 +90,14 @@ def test_the_largest_batch_is_merged_when_all_together_hold_too_much(load, capsy
     messages = list(interleaved(20, 4000, t="x" * 100))
     size = len(lines(messages)) // 20
     plugin = load(messages, batch_size_bytes=size, batch_size_rows=10**9)
-    early = len(plugin._loader.jobs) - 20
+    early = len(plugin._queue.lanes.jobs) - 20
     assert early >= 10, "of twenty batches only four fit into the budget"
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == {"done": 4000}
 
 
 def test_keys_are_noted_only_while_they_are_few(load, monkeypatch):
     noted = []
-    monkeypatch.setattr(budget, "_MOST_KEYS", 1500)
+    monkeypatch.setattr(cutting, "_MOST_KEYS", 1500)
     monkeypatch.setattr(
         segments.Segment, "remove", lambda segment: noted.append(segment.facts is not None)
     )
@@ -110,8 +110,8 @@ def test_keys_are_noted_only_while_they_are_few(load, monkeypatch):
 
 def test_all_streams_are_merged_with_a_full_one_if_that_is_asked(load):
     messages = [*interleaved(3, 9), *(record("s0", {"id": 100 + n}) for n in range(10))]
-    plain = load(messages, batch_size_rows=8)._loader.jobs
-    asked = load(messages, batch_size_rows=8, flush_all_streams=True)._loader.jobs
+    plain = load(messages, batch_size_rows=8)._queue.lanes.jobs
+    asked = load(messages, batch_size_rows=8, flush_all_streams=True)._queue.lanes.jobs
     assert plain.index("s0") < plain.index("s1")
     assert asked[:3] == ["s0", "s1", "s2"]
 
