@@ -84,7 +84,8 @@ def as_nobody(imports: str, code: str, *arguments: object) -> Any:
     user cannot read, so that comes first.
     """
     become = f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})"
-    start = f"import json, os, sys\n{imports}\ndef say(it): print(json.dumps(it))\n{become}\n"
+    # Names of hosts are read by a module that is loaded late.
+    start = f"import encodings.idna, json, os, sys\n{imports}\ndef say(it): print(json.dumps(it))\n{become}\n"
     done = subprocess.run(
         [sys.executable, "-c", start + textwrap.dedent(code), *map(str, arguments)],
         capture_output=True, text=True, check=False, timeout=120, cwd="/",
