@@ -85,7 +85,8 @@ def as_nobody(imports: str, code: str, *arguments: object) -> Any:
     """
     become = f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})"
     # Names of hosts are read by a module that is loaded late.
-    start = f"import encodings.idna, json, os, sys\n{imports}\ndef say(it): print(json.dumps(it))\n{become}\n"
+    modules = "import encodings.idna, json, os, sys"
+    start = f"{modules}\n{imports}\ndef say(it): print(json.dumps(it))\n{become}\n"
     done = subprocess.run(
         [sys.executable, "-c", start + textwrap.dedent(code), *map(str, arguments)],
         capture_output=True, text=True, check=False, timeout=120, cwd="/",
