@@ -255,8 +255,9 @@ class OpenWindow:
         """Return a bookmark that has come to a mark."""
         for part, text in zip(self.key.parts, mark, strict=True):
             if part.is_number and not is_value(part, int(text) if part.is_integer else text):
+                told = shown(text) if any(map(str.isdigit, text)) else text  # NaN is no value
                 raise DataError(
-                    f"{self.stream}: the key {part.name} is {shown(text)}, which no bookmark can "
+                    f"{self.stream}: the key {part.name} is {told}, which no bookmark can "
                     "hold; leave such rows out by where"
                 )
         value = self.key.to_json(mark)
