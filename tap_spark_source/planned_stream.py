@@ -23,7 +23,7 @@ from tap_spark_source.plan.replication import (
 )
 from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.readers import delta_log
-from tap_spark_source.settings import FULL_TABLE, INCREMENTAL, LOG_BASED
+from tap_spark_source.settings_schema import FULL_TABLE, INCREMENTAL, LOG_BASED
 from tap_spark_source.sources.base import Place, source_errors
 from tap_spark_source.sources.lake import LakeSource
 
@@ -68,7 +68,7 @@ class PlannedStream(Stream):
         options = settings.of_stream(self.name)
         found = self._table.keys if self._table else ()
         given = entry.key_properties if entry else None
-        self.primary_keys = tuple(given or options.get("key_properties") or found)
+        self.primary_keys = tuple(given or options.key_properties or found)
         columns = self.schema.get("properties", {})
         self._replication = replication = self._decide(columns)
         self.forced_replication_method = replication.method

@@ -66,7 +66,7 @@ class SparkStream(PlannedStream):
 
     def _mapped_schemas(self) -> Iterator[SchemaMessage]:
         """Yield what the SDK says of each stream that maps make of this one."""
-        has_flag = self._tap.settings.of_stream(self.name).get("deleted_flag")
+        has_flag = self._tap.settings.of_stream(self.name).deleted_flag
         if self.plan.has_deletions or has_flag:
             raise SettingsError(
                 f"{self.name}: LOG_BASED, snapshot and deleted_flag do not go with stream "

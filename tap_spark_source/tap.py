@@ -26,7 +26,8 @@ from singer_spark.report import is_reporting, report
 from tap_spark_source.output.records import ExactWriter
 from tap_spark_source.plan.replication import read_catalog
 from tap_spark_source.plan.source_settings import Identity, place_of, source_problems
-from tap_spark_source.settings import CONFIG_JSONSCHEMA, Settings
+from tap_spark_source.settings import Settings
+from tap_spark_source.settings_schema import CONFIG_JSONSCHEMA
 from tap_spark_source.sources import open_source
 from tap_spark_source.sources.base import Place, Source
 from tap_spark_source.stream import SparkStream

@@ -69,18 +69,22 @@ class Dialect:
     column_fields: tuple[str, ...] = COLUMN_FIELDS
     native = "c.data_type as native"
     # Types that the database does not sort, or otherwise than it compares them with a text.
-    unordered: tuple[str, ...] = ()
+    unordered = ""
+    # How to read columns by the name of their type there, and expressions by their type in Spark.
+    readings: Mapping[str, Reading] = {}
+    expressions: Mapping[str, Reading] = {}
+    bytes_literal = "X'{digits}'"
+    first_rows = "{query} fetch first {rows} rows only"
+    row_number = "row_number() over (order by {order})"
+    multiple = "mod({number}, {step}) = 0"
+    # Connection properties that those of the user come after.
+    properties: Mapping[str, str] = {}
     # What ends a wait for a server that is gone: half a minute for a connection, a minute for a
     # login, half an hour for the first row of a slow query or the next one.
     timeouts: Mapping[str, str] = {}
     system_schemas: tuple[str, ...] = (
-        "information_schema",
-        "INFORMATION_SCHEMA",
-        "pg_catalog",
-        "sys",
-        "SYS",
-        "mysql",
-        "performance_schema",
+        *("information_schema", "INFORMATION_SCHEMA", "pg_catalog"),
+        *("sys", "SYS", "mysql", "performance_schema"),
     )
 
     # Names, values and comparisons
@@ -102,12 +106,8 @@ class Dialect:
             kind = "DATE" if column.datatype == "date" else "TIMESTAMP"
             return f"{kind} {self.text(value.replace('T', ' '))}"
         if column.datatype == "binary":
-            return self.binary(base64.b64decode(value).hex())
+            return self.bytes_literal.format(digits=base64.b64decode(value).hex())
         return self.text(value)
-
-    def binary(self, digits: str) -> str:
-        """Write bytes, given as hexadecimal digits, as a literal."""
-        return f"X'{digits}'"
 
     def compared(
         self, names: Sequence[str], columns: Sequence[Column], operator: str, mark: Mark
@@ -122,15 +122,15 @@ class Dialect:
 
     def limited(self, query: str, rows: int) -> str:
         """Cut an ordered query off after so many rows."""
-        return f"{query} fetch first {rows} rows only"
+        return self.first_rows.format(query=query, rows=rows)
 
     def is_multiple(self, number: str, step: int) -> str:
         """Say whether a whole number is a multiple of another."""
-        return f"mod({number}, {step}) = 0"
+        return self.multiple.format(number=number, step=step)
 
     def numbered(self, order: str) -> str:
         """Return the number of a row of a query that is ordered already."""
-        return f"row_number() over (order by {order})"
+        return self.row_number.format(order=order)
 
     def url(self, url: str) -> str:
         """Return the URL as Spark and the driver need it."""
@@ -147,7 +147,7 @@ class Dialect:
 
     def connection(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return the connection properties: those given, and what the tap adds."""
-        return dict(given)
+        return {**self.properties, **given}
 
     def waits(self, given: Mapping[str, str], url: str) -> dict[str, str]:
         """Return the timeouts that neither the options nor the URL of the user set."""
@@ -232,6 +232,8 @@ class Dialect:
     def reading(self, row: Row) -> Reading:
         """Say how to read the column of one row of columns_query."""
         native, precision = str(row["native"]).lower(), row.get("p")
+        if native in self.readings:
+            return self.readings[native]
         if native == "time" or native.startswith("time("):
             return Reading("cast({} as char(16))", "rtrim({})")
         if native in ("decimal", "numeric") and precision is not None and int(precision) > 38:
@@ -240,13 +242,12 @@ class Dialect:
 
     def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:
         """Say how to read an expression of this type in Spark, with values of these kinds."""
-        del datatype, kinds
-        return PLAIN
+        del kinds
+        return self.expressions.get(datatype, PLAIN)
 
     def has_order(self, native: str) -> bool:
         """Say whether a key can be of this type, as the database names it."""
-        names = "|".join(self.unordered)
-        return not (names and re.match(rf"({names})(?![\w.])", native.lower()))
+        return not (self.unordered and re.match(rf"({self.unordered})(?![\w.])", native.lower()))
 
     def sorts_by_bytes(self, column: Column) -> bool:
         """Say whether a text is surely sorted by its bytes, not by the rules of a language."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from typing_extensions import override
 
@@ -38,7 +38,9 @@ class Oracle(Dialect):
     label = "({schema} || '.' || {table})"
     random = "dbms_random.value"
     system_schemas = ("SYS", "SYSTEM")
-    unordered = ("clob", "nclob", "blob", "bfile", "long", "xmltype", "json")
+    unordered = "clob|nclob|blob|bfile|long|xmltype|json"
+    expressions = {"timestamp_ntz": _TIMESTAMP, "timestamp": _INSTANT}
+    bytes_literal = "hextoraw('{digits}')"
 
     @override
     def connection(self, given: Mapping[str, str]) -> dict[str, str]:
@@ -64,10 +66,6 @@ class Oracle(Dialect):
         return super().literal(column, time)
 
     @override
-    def binary(self, digits: str) -> str:
-        return f"hextoraw('{digits}')"
-
-    @override
     def columns_query(self, wanted: Wanted) -> str:
         return f"""
             select c.owner as s, c.table_name as t, o.object_type as kind, c.column_name as c,
@@ -90,11 +88,6 @@ class Oracle(Dialect):
               on k.owner = x.owner and k.constraint_name = x.constraint_name
             where x.constraint_type = 'P'
               and {self.condition(wanted, "x.owner", "x.table_name")}"""
-
-    @override
-    def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:
-        del kinds
-        return {"timestamp_ntz": _TIMESTAMP, "timestamp": _INSTANT}.get(datatype, PLAIN)
 
     @override
     def reading(self, row: Row) -> Reading:

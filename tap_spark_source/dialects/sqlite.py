@@ -47,6 +47,7 @@ class SQLite(Dialect):
     random = "abs(random() / 9223372036854775808.0)"
     system_schemas = ("",)
     arrives_as_text = True
+    first_rows = "select * from ({query} limit {rows})"
     unites = True
 
     @override
@@ -86,10 +87,6 @@ class SQLite(Dialect):
             from sqlite_master m join pragma_table_info(m.name) p
             where m.type = 'table' and p.pk > 0
               and {self.condition(wanted, "'main'", "m.name")}"""
-
-    @override
-    def limited(self, query: str, rows: int) -> str:
-        return f"select * from ({query} limit {rows})"
 
     @override
     def reading(self, row: Row) -> Reading:

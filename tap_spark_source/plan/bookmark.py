@@ -8,7 +8,7 @@ from dataclasses import replace
 from singer_spark.bookmark import AT_BOOKMARK, DELTA_SNAPSHOT
 from singer_spark.bookmark import FULL_TABLE as LOAD
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.settings import FULL_TABLE, LOG_BASED
+from tap_spark_source.settings_schema import FULL_TABLE, LOG_BASED
 
 DELTA_VERSION, DELTA_TABLE = "delta_version", "delta_table"
 FILES = "files"

@@ -12,10 +12,11 @@ from singer_spark.duration import parse_duration
 from singer_spark.errors import SettingsError, SourceError
 from tap_spark_source.plan.key import Key
 from tap_spark_source.plan.replication import Replication
-from tap_spark_source.plan.source_settings import source_of
+from tap_spark_source.plan.source_settings import limiting_option, source_of
 from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.plan.window import Window, plan_window
-from tap_spark_source.settings import FULL_TABLE, INCREMENTAL, LOG_BASED, Settings
+from tap_spark_source.settings import Settings, StreamOptions
+from tap_spark_source.settings_schema import FULL_TABLE, INCREMENTAL, LOG_BASED, SLICE_ROWS
 
 DELETED_AT = "_sdc_deleted_at"
 _DELETION = Column(
@@ -49,7 +50,7 @@ class ReadPlan:
     whole_key: Key | None = None
     partition_column: str | None = None
     window: Window | None = None
-    slice_rows: int = 1_000_000
+    slice_rows: int = SLICE_ROWS
     max_rows: int | None = None
     partitions: int = 1
     late_stream: bool = False
@@ -125,7 +126,7 @@ def plan_read(
     columns = tuple(
         column for column in table.columns if column.name in always or is_selected(column.name)
     )
-    if flag := options.get("deleted_flag"):
+    if flag := options.deleted_flag:
         columns = (*columns, _deletion(table, flag, describe))
     if not columns:
         raise SettingsError(f"{table.stream}: no column is selected; select one, or deselect it")
@@ -134,19 +135,19 @@ def plan_read(
         columns=columns,
         key_properties=key_properties,
         bookmark=bookmark,
-        where=options.get("where"),
-        sample=options.get("sample"),
-        limit=settings.limit,
+        where=options.where,
+        sample=options.sample,
+        limit=limiting_option(settings),
         key=key,
         whole_key=whole_key,
-        partition_column=options.get("partition_column"),
+        partition_column=options.partition_column,
         window=window,
         slice_rows=settings.slice_rows,
         max_rows=settings.max_rows,
-        partitions=options.get("num_partitions") or settings.partitions,
-        late_stream=bool(options.get("late_stream")),
+        partitions=options.num_partitions or settings.partitions,
+        late_stream=bool(options.late_stream),
         method=replication.method,
-        new_files=replication.method == INCREMENTAL and bool(options.get("new_files")),
+        new_files=replication.method == INCREMENTAL and bool(options.new_files),
         lookback=settings.lookback_of(table.stream),
         snapshot=plan_snapshot(table, settings, key_properties=key_properties),
         singer_decimal=settings.singer_decimal,
@@ -154,26 +155,26 @@ def plan_read(
 
 
 def _refuse_contradictions(
-    stream: str, kind: str, replication: Replication, options: Mapping[str, Any]
+    stream: str, kind: str, replication: Replication, options: StreamOptions
 ) -> None:
-    compares = (options.get("snapshot") or "off") != "off"
+    compares = options.is_compared
     if compares and kind == "kafka":
         raise SettingsError(f"{stream}: a topic tells deletions itself; remove snapshot")
-    if options.get("sample") is not None and (compares or replication.method == LOG_BASED):
+    if options.sample is not None and (compares or replication.method == LOG_BASED):
         raise SettingsError(
             f"{stream}: sample draws other rows in each run, which LOG_BASED and snapshot would "
             "take for changes; remove one of them"
         )
-    if options.get("deleted_flag") and replication.method == LOG_BASED:
+    if options.deleted_flag and replication.method == LOG_BASED:
         raise SettingsError(
             f"{stream}: deleted_flag does not go with LOG_BASED, whose log tells deletions itself; "
             "remove it"
         )
 
 
-def _cutting_key(table: Table, options: Mapping[str, Any], given: tuple[str, ...]) -> Key | None:
+def _cutting_key(table: Table, options: StreamOptions, given: tuple[str, ...]) -> Key | None:
     """Return the key that a full read is cut along: the primary key, unless told otherwise."""
-    name = options.get("partition_column")
+    name = options.partition_column
     if name and table.column(name) is None:
         raise SettingsError(
             f"{table.stream}: partition_column {name} is no column of the "
@@ -277,12 +278,12 @@ def plan_snapshot(
     """Read the options of a table's stream."""
     stream, path = table.stream, settings.snapshot_path
     options = settings.of_stream(stream)
-    mode = options.get("snapshot") or "off"
-    if mode == "off":
+    mode = options.snapshot
+    if mode is None or not options.is_compared:
         return None
     if not path:
         raise SettingsError(f"{stream}: snapshot {mode} needs snapshot_path, where snapshots live")
-    every = options.get("snapshot_every")
+    every = options.snapshot_every
     seconds = parse_duration(every) if every is not None else 0
     if seconds is None:
         raise SettingsError(

@@ -14,7 +14,8 @@ from singer_sdk.singerlib import Catalog, CatalogEntry, Metadata, MetadataMappin
 
 from singer_spark.errors import SettingsError
 from tap_spark_source.plan.table import Column, Table
-from tap_spark_source.settings import FULL_TABLE, INCREMENTAL, LOG_BASED, METHODS, Settings
+from tap_spark_source.settings import Settings, StreamOptions
+from tap_spark_source.settings_schema import FULL_TABLE, INCREMENTAL, LOG_BASED, METHODS
 
 _AUTOMATIC = Metadata.InclusionType.AUTOMATIC
 _AVAILABLE = Metadata.InclusionType.AVAILABLE
@@ -144,12 +145,12 @@ def plan_replication(
     options = settings.of_stream(stream)
     method, key = _from_catalog(entry)
     if key is None and method != FULL_TABLE:
-        key = options.get("replication_key")
-        implied = INCREMENTAL if key or options.get("new_files") else None
-        method = method or options.get("replication_method") or implied
+        key = options.replication_key
+        implied = INCREMENTAL if key or options.new_files else None
+        method = method or options.replication_method or implied
     is_default = method is None and key is None
     # New files stand in the place of a key; the default one would only move what nobody reads by.
-    if key is None and method != FULL_TABLE and not options.get("new_files"):
+    if key is None and method != FULL_TABLE and not options.new_files:
         method, key = _default(settings, method, columns)
     if method is None:
         method = INCREMENTAL if key else FULL_TABLE
@@ -158,7 +159,7 @@ def plan_replication(
             f"{stream}: replication method {method} is unknown; use {' or '.join(METHODS)}"
         )
     _refuse_impossible(stream, settings, Replication(method=method, key=_names(key)), options)
-    if method == INCREMENTAL and not key and not options.get("new_files"):
+    if method == INCREMENTAL and not key and not options.new_files:
         raise SettingsError(
             f"{stream}: INCREMENTAL needs a replication key; set replication-key in the catalog, "
             "replication_key in stream_options or default_replication_key"
@@ -168,11 +169,11 @@ def plan_replication(
 
 
 def _refuse_impossible(
-    stream: str, settings: Settings, wanted: Replication, options: Mapping[str, Any]
+    stream: str, settings: Settings, wanted: Replication, options: StreamOptions
 ) -> None:
     method = wanted.method
-    has_key = options.get("replication_key") or (method == INCREMENTAL and wanted.key)
-    if options.get("new_files") and (settings.kind not in _FILES or has_key):
+    has_key = options.replication_key or (method == INCREMENTAL and wanted.key)
+    if options.new_files and (settings.kind not in _FILES or has_key):
         raise SettingsError(
             f"{stream}: new_files needs a folder of files ({', '.join(_FILES)}), and stands in the "
             "place of a replication key in the catalog or in stream_options; remove one of them"

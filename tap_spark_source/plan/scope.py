@@ -17,7 +17,7 @@ from tap_spark_source.plan.bookmark import DELTA_VERSION, FILES, goes_on
 from tap_spark_source.plan.key import Key
 from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.window import Bounds, Window
-from tap_spark_source.settings import LOG_BASED
+from tap_spark_source.settings_schema import LOG_BASED
 
 MAX_ROWS = "max_rows"
 REST = "the rest of an interrupted read"

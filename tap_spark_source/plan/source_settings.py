@@ -11,7 +11,8 @@ from typing import Any
 from singer_spark.assignment import Assignment, is_same_source
 from singer_spark.errors import StateError
 from singer_spark.guards import option_refusal
-from tap_spark_source.settings import INCREMENTAL, KINDS, Settings, absolute_path, source_kind
+from tap_spark_source.settings import Settings, absolute_path, source_kind
+from tap_spark_source.settings_schema import INCREMENTAL, KINDS
 
 _SKIPS = "rows that cannot be read must fail the run, not vanish"
 _LEFT_OUT = "the driver would leave rows out and tell nobody; use max_rows"
@@ -57,6 +58,17 @@ _OURS = {
     "maxrows": _LEFT_OUT,
     "rows_per_resultset": _LEFT_OUT,
 }
+
+
+# Options by which files are left out: none that exists reads every row of a table.
+_LIMITS = {
+    "pathglobfilter": "",
+    "modifiedbefore": "",
+    "modifiedafter": "",
+    "ignoreextension": "false",
+    "avro.mapred.ignore.inputs.without.extension": "true",
+}
+_WITHOUT_FILES = ("jdbc", "kafka", "catalog")
 
 
 def source_problems(config: Mapping[str, Any]) -> list[str]:
@@ -105,6 +117,18 @@ def _needs_key(config: Mapping[str, Any]) -> bool:
         isinstance(value, Mapping) and value.get("replication_key") for value in options.values()
     )
     return not config.get("default_replication_key") and not keyed
+
+
+def limiting_option(settings: Settings) -> str | None:
+    """Name the option that keeps files of a table from being read, if there is one."""
+    if settings.kind in _WITHOUT_FILES:
+        return None
+    found = (key for key, value in settings.options.items() if _leaves_out(key, value))
+    return next((f"source_options {key}" for key in found), None)
+
+
+def _leaves_out(option: str, value: str) -> bool:
+    return _LIMITS.get(option.lower(), "none") in ("", value.lower())
 
 
 def _option_problems(options: Mapping[str, Any]) -> Iterator[str]:

@@ -69,11 +69,11 @@ _OF_KEYS = ("start_value", "null_replication_key", "late_stream")
 def idle_settings(plan: ReadPlan, settings: Settings) -> Iterator[str]:
     """Yield what the user asked for, and does not get."""
     options = settings.of_stream(plan.table.stream)
-    if options.get("snapshot_every") is not None and plan.snapshot is None:
+    if options.snapshot_every is not None and plan.snapshot is None:
         yield "snapshot_every has no effect without snapshot; set snapshot to keys or rows"
     if plan.window is None or plan.key is None:
-        names = [name for name in _OF_KEYS if options.get(name)]
-        if options.get("lookback") and not plan.new_files:
+        names = [name for name in _OF_KEYS if getattr(options, name)]
+        if options.lookback and not plan.new_files:
             names.append("lookback")
         if names:
             yield (
@@ -94,7 +94,7 @@ def _of_key(plan: ReadPlan, key: Key, window: Window, settings: Settings) -> Ite
         )
     if plan.late_stream and not (window.lookback and has_distance):
         yield "late_stream has no effect without a lookback, which finds late rows; set one"
-    has_start = options.get("start_value") is not None
+    has_start = options.start_value is not None
     if settings.start_date and not (first.is_time or has_start or window.from_bookmark):
         yield (
             f"start_date has no effect: replication key {first.name} of type {first.datatype} is "

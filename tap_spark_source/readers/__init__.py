@@ -25,7 +25,7 @@ from tap_spark_source.readers import (
 )
 from tap_spark_source.readers.chunks import Chunk, look_ahead
 from tap_spark_source.readers.open_window import open_window
-from tap_spark_source.settings import FULL_TABLE, INCREMENTAL, LOG_BASED
+from tap_spark_source.settings_schema import FULL_TABLE, INCREMENTAL, LOG_BASED
 from tap_spark_source.sources.base import Source
 from tap_spark_source.sources.files import FileSource
 from tap_spark_source.sources.kafka.topics import KafkaSource

@@ -118,7 +118,7 @@ class FileSource(LakeSource):
         self._places[name] = path
         with source_errors(self._settings, name):
             paths = [path]
-            if self._settings.of_stream(name).get("new_files"):
+            if self._settings.of_stream(name).new_files:
                 self._complete[name] = self._complete_files(path)
                 paths = [file.path for file in self._complete[name]]
             if not paths:

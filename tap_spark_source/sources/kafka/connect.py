@@ -86,11 +86,8 @@ def _moment(micros: str, held: str) -> str:
     )
 
 
-def _whole_micros(nanos: str, result: str) -> str:
-    return f"if({nanos} % 1000 <> 0, raise_error(concat({nanos}, ' ns {TOO_FINE}')), {result})"
-
-
-def _time_of_day(micros: str) -> str:
+def _time_of_day(micros: str, held: str) -> str:
+    del held
     # Not by a calendar: MySQL's times can be negative, or longer than a day.
     hours = "cast(t div 3600000000 as string)"
     parts = (
@@ -106,45 +103,45 @@ def _padded(number: str, digits: int) -> str:
     return f"lpad(cast({number} as string), {digits}, '0')"
 
 
+def _count(unit: str, made: Callable[[str, str], str]) -> tuple[str, Value]:
+    """Read a count of some unit by what is made of microseconds."""
+
+    def value(held: str) -> str:
+        if unit == "micro":
+            return made(held, held)
+        if unit == "milli":
+            return made(f"({held} * 1000)", held)
+        found = made(f"({held} div 1000)", held)
+        return f"if({held} % 1000 <> 0, raise_error(concat({held}, ' ns {TOO_FINE}')), {found})"
+
+    return "bigint", value
+
+
 _SEMANTIC: dict[str, tuple[str, Value]] = {
     "io.debezium.time.Date": ("int", _days),
     "org.apache.kafka.connect.data.Date": ("int", _days),
-    "io.debezium.time.Timestamp": ("bigint", lambda held: _moment(f"{held} * 1000", held)),
-    "org.apache.kafka.connect.data.Timestamp": (
-        "bigint",
-        lambda held: _moment(f"{held} * 1000", held),
-    ),
-    "io.debezium.time.MicroTimestamp": ("bigint", lambda held: _moment(held, held)),
-    "io.debezium.time.NanoTimestamp": (
-        "bigint",
-        lambda held: _whole_micros(held, _moment(f"({held} div 1000)", held)),
-    ),
-    "io.debezium.time.Time": ("bigint", lambda held: _time_of_day(f"({held} * 1000)")),
-    "org.apache.kafka.connect.data.Time": (
-        "bigint",
-        lambda held: _time_of_day(f"({held} * 1000)"),
-    ),
-    "io.debezium.time.MicroTime": ("bigint", _time_of_day),
-    "io.debezium.time.NanoTime": (
-        "bigint",
-        lambda held: _whole_micros(held, _time_of_day(f"({held} div 1000)")),
-    ),
+    "io.debezium.time.Timestamp": _count("milli", _moment),
+    "org.apache.kafka.connect.data.Timestamp": _count("milli", _moment),
+    "io.debezium.time.MicroTimestamp": _count("micro", _moment),
+    "io.debezium.time.NanoTimestamp": _count("nano", _moment),
+    "io.debezium.time.Time": _count("milli", _time_of_day),
+    "org.apache.kafka.connect.data.Time": _count("milli", _time_of_day),
+    "io.debezium.time.MicroTime": _count("micro", _time_of_day),
+    "io.debezium.time.NanoTime": _count("nano", _time_of_day),
     "io.debezium.time.ZonedTimestamp": ("string", _exact_time("timestamp")),
     "io.debezium.time.IsoDate": ("string", _date),
     "io.debezium.time.IsoTimestamp": ("string", _exact_time("timestamp_ntz")),
 }
 _VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
-_PLAIN: dict[str, tuple[str, Value]] = {
-    "int8": ("tinyint", as_it_is),
-    "int16": ("smallint", as_it_is),
-    "int32": ("int", as_it_is),
-    "int64": ("bigint", as_it_is),
-    "float": ("float", as_it_is),
-    "double": ("double", as_it_is),
-    "boolean": ("boolean", as_it_is),
-    "string": ("string", as_it_is),
-    "bytes": ("string", _binary),
+_INTEGERS = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint"}
+_SAME = ("float", "double", "boolean", "string")
+# Types of Spark that Debezium's events hold as texts.
+_AS_TEXT: dict[str, Value] = {
+    "binary": _binary,
+    "date": _date,
+    "timestamp": _exact_time("timestamp"),
+    "timestamp_ntz": _exact_time("timestamp_ntz"),
 }
 
 
@@ -165,8 +162,10 @@ def _reading(schema: Mapping[str, Any], depth: int) -> tuple[str, Value]:
         return "struct<scale: int, value: string>", lambda held: _bound(held, number)
     if semantic in _SEMANTIC:
         return _SEMANTIC[semantic]
-    if kind in _PLAIN:
-        return _PLAIN[str(kind)]
+    if kind in _INTEGERS or kind in _SAME:
+        return _INTEGERS.get(str(kind), str(kind)), as_it_is
+    if kind == "bytes":
+        return "string", _binary
     if depth >= MAX_STRUCT_DEPTH:
         raise SchemaError(
             f"an event is nested deeper than {MAX_STRUCT_DEPTH} levels; leave the topic out, or "
@@ -254,12 +253,8 @@ def given_field(name: str, datatype: str) -> Field:
             f"{name}: {datatype} is neither a Spark type nor one that Debezium names; correct it "
             "in the option schema"
         )
-    if datatype == "binary":
-        return Field(name=name, json_type="string", value=_binary, native=datatype)
-    if datatype in ("timestamp", "timestamp_ntz"):
-        return Field(name=name, json_type="string", value=_exact_time(datatype), native=datatype)
-    if datatype == "date":
-        return Field(name=name, json_type="string", value=_date, native=datatype)
+    if datatype in _AS_TEXT:
+        return Field(name=name, json_type="string", value=_AS_TEXT[datatype], native=datatype)
     if isinstance(parsed, T.DecimalType) and parsed.precision < MOST_DIGITS:
         return _given_decimal(name, parsed)
     return Field(name=name, json_type=to_ddl(parsed), native=datatype)

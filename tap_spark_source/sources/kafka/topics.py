@@ -267,7 +267,7 @@ class KafkaSource(Source):
     def _shape(self, stream: str, topic: str) -> TopicShape:
         if topic not in self._shapes:
             events = self._sample(topic)
-            given: Mapping[str, str] = self._settings.of_stream(stream).get("schema") or {}
+            given = self._settings.of_stream(stream).schema or {}
             fields = [connect.given_field(name, kind) for name, kind in given.items()]
             found = fields or debezium.fields_of(events, topic)
             if not fields and found and not debezium.have_schema(events):
