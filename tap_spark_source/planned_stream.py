@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from singer_sdk import Stream
@@ -22,9 +22,11 @@ from tap_spark_source.plan.replication import (
     table_metadata,
 )
 from tap_spark_source.plan.table import Column, Table
+from tap_spark_source.plan.warnings import inform, warn
 from tap_spark_source.readers import delta_log
 from tap_spark_source.settings_schema import FULL_TABLE, INCREMENTAL, LOG_BASED
 from tap_spark_source.sources.base import Place, source_errors
+from tap_spark_source.sources.kafka.topics import KafkaSource
 from tap_spark_source.sources.lake import LakeSource
 
 if TYPE_CHECKING:
@@ -86,10 +88,10 @@ class PlannedStream(Stream):
     def selected(self) -> bool:
         """Whether to read the stream: with a given window only where it has a key."""
         if self.is_chosen and self._tap.settings.has_window and not self._replication.key:
-            self.logger.warning(
-                "%s: left out, because it has no replication key that window_start and window_end "
-                "could be values of",
+            warn(
                 self.name,
+                "left out, because it has no replication key that window_start and window_end "
+                "could be values of",
             )
             return False
         return self.is_chosen
@@ -156,7 +158,7 @@ class PlannedStream(Stream):
     @cached_property
     def plan(self) -> ReadPlan:
         """What this run reads."""
-        table = self.table
+        table, source = self.table, self._tap.source
         known = self._entry.schema.to_dict().get("properties", {}) if self._entry else {}
         wanted = {name for name in known if self.mask["properties", name]}
         if gone := sorted(name for name in wanted if table.column(name) is None):
@@ -174,7 +176,7 @@ class PlannedStream(Stream):
                 name in wanted if known else bool(self.mask["properties", name])
             ),
             bookmark=self._bookmark(replication.name),
-            describe=lambda expression: self._tap.source.describe(table, expression),
+            describe=None if isinstance(source, KafkaSource) else partial(source.describe, table),
         )
 
     def _possible(self, replication: Replication, table: Table) -> Replication:
@@ -186,8 +188,9 @@ class PlannedStream(Stream):
         with source_errors(self._tap.settings, self.name):
             if delta_log.can_follow(source, table):
                 return replication
-        self.logger.info(
-            "%s: %s records no changes to follow; it is read by FULL_TABLE", self.name, table.label
+        inform(
+            self.name,
+            f"{table.label} records no changes to follow; it is read by FULL_TABLE",
         )
         self.forced_replication_method = FULL_TABLE
         return Replication()
@@ -202,18 +205,15 @@ class PlannedStream(Stream):
         old = found.get("replication_key")
         if new and old is None and found.get("replication_key_value") is not None:
             # As many a state that was written by hand, or by another tap.
-            self.logger.info(
-                "%s: the bookmark names no replication_key; its value is taken for one of %s",
+            inform(
                 self.name,
-                new,
+                f"the bookmark names no replication_key; its value is taken for one of {new}",
             )
             found["replication_key"] = old = new
         if new and old not in (None, new):
-            self.logger.info(
-                "%s: the replication key was %s and is now %s; reading from the start",
+            inform(
                 self.name,
-                old,
-                new,
+                f"the replication key was {old} and is now {new}; reading from the start",
             )
             del found["replication_key"]
             found.pop(AT_BOOKMARK, None)

@@ -30,7 +30,7 @@ from tap_spark_source.plan.scope import (
     scope_of_late_rows,
     scope_of_read,
 )
-from tap_spark_source.plan.warnings import advice, idle_settings
+from tap_spark_source.plan.warnings import advice, idle_settings, inform, warn
 from tap_spark_source.plan.window import Bounds
 from tap_spark_source.planned_stream import PlannedStream, json_schema
 from tap_spark_source.readers import chunks, preview
@@ -198,7 +198,7 @@ class SparkStream(PlannedStream):
                     written += count
                     counter.increment(count)
                     below += count if chunk.below_bookmark else 0
-                below += chunk.below.rows if chunk.below else 0
+                below += chunk.below.rows.number if chunk.below and chunk.below.rows else 0
                 # What lay beyond the highest key was nothing: there is nothing new to say.
                 if written > before or chunk.version is not None or chunk.bookmark != said:
                     self._settle(chunk)
@@ -211,11 +211,8 @@ class SparkStream(PlannedStream):
 
     def _tell_below(self, rows: int) -> None:
         """Tell log and metrics how many rows the lookback has read, late or not."""
-        self.logger.info(
-            "%s: the lookback read %d rows below the bookmark, those known before included",
-            self.name,
-            rows,
-        )
+        text = f"the lookback read {rows} rows below the bookmark, those known before included"
+        inform(self.name, text)
         told = {"type": "counter", "metric": "late_record_count", "value": rows}
         told["tags"] = {"stream": self.name}
         get_metrics_logger().info("METRIC: %s", json.dumps(told))
@@ -223,19 +220,19 @@ class SparkStream(PlannedStream):
     def _advise(self) -> None:
         """Log what the user should know before the rows come."""
         for line in (*idle_settings(self.plan, self._tap.settings), *advice(self.plan)):
-            self.logger.warning("%s: %s", self.name, line)
+            warn(self.name, line)
         if self._stream_version is not None and not self._numbers_all:
-            self.logger.warning(
-                "%s: no ACTIVATE_VERSION is written, because the read is limited by %s; rows that "
-                "are gone at the source stay in the target",
+            warn(
                 self.name,
-                self.scope.why or "a filter of stream_maps",
+                "no ACTIVATE_VERSION is written, because the read is limited by "
+                f"{self.scope.why or 'a filter of stream_maps'}; rows that are gone at the source "
+                "stay in the target",
             )
         if self.takes_sdk_path:
-            self.logger.info(
-                "%s: stream maps, flattening or a deselected nested property; records go through "
-                "the SDK, one by one",
+            inform(
                 self.name,
+                "stream maps, flattening or a deselected nested property; records go through the "
+                "SDK, one by one",
             )
 
     def _settle(self, chunk: Chunk) -> None:
@@ -243,9 +240,9 @@ class SparkStream(PlannedStream):
         state = self.stream_state
         state.clear()
         state.update(chunk.bookmark)
-        again = chunk.again if chunk.is_last else None
-        if again and again.rows is not None:
-            state[AT_BOOKMARK] = again.rows.to_dict(again.plan)
+        digest = chunk.digest if chunk.is_last else None
+        if digest and digest.rows is not None:
+            state[AT_BOOKMARK] = digest.rows.to_dict(digest.plan)
         if self._tap.settings.has_window and not (state or self._is_in_state):
             del self.tap_state["bookmarks"][self.name]
         # What tells changes alone has no version, which would retire every other row.
@@ -284,8 +281,8 @@ class SparkStream(PlannedStream):
         if chunk.frame is None:
             return None
         version = chunk.version if self._stream_version is not None else None
-        if chunk.again and self.takes_sdk_path:
-            chunk.again.lose()  # nobody looks at what maps make of rows
+        if chunk.digest and self.takes_sdk_path:
+            chunk.digest.rows = None  # nobody looks at what maps make of rows
         name = (self._late_name if chunk.below_bookmark else None) or self.name
         return open_reading(
             self._tap.settings,
@@ -294,7 +291,7 @@ class SparkStream(PlannedStream):
             keys=self.plan.key_properties if self.plan.has_deletions else (),
             are_texts=chunk.are_texts,
             version=version,
-            watches=[watch for watch in (chunk.again, chunk.below) if watch],
+            watches=[watch for watch in (chunk.digest, chunk.below) if watch],
         )
 
     def _emit(self, chunk: Chunk, *, written: int) -> Iterator[int]:

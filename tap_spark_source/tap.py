@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import click
+from pyspark.sql import SparkSession
 from singer_sdk import Tap
 from singer_sdk.plugin_base import _ConfigInput
 from singer_sdk.singerlib import Catalog
@@ -28,13 +29,11 @@ from tap_spark_source.plan.replication import read_catalog
 from tap_spark_source.plan.source_settings import Identity, place_of, source_problems
 from tap_spark_source.settings import Settings
 from tap_spark_source.settings_schema import CONFIG_JSONSCHEMA
-from tap_spark_source.sources import open_source
-from tap_spark_source.sources.base import Place, Source
+from tap_spark_source.sources import AnySource, open_source
+from tap_spark_source.sources.base import Place
 from tap_spark_source.stream import SparkStream
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from tap_spark_source.plan.table import Table
 
 
@@ -63,7 +62,7 @@ class TapSparkSource(SparkPlugin, Tap):
         return Settings.from_config(self.config)
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> AnySource:
         """The source; Spark starts here."""
         return open_source(self.settings)
 

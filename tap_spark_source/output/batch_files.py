@@ -7,8 +7,9 @@ import re
 import shutil
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote as quote_url
+
+from pyspark.sql import DataFrame, Observation, SparkSession
 
 from singer_spark.errors import TransientError
 from singer_spark.progress import watch_folder
@@ -17,10 +18,6 @@ from tap_spark_source.output.records import Reading, batch_line, write_bytes
 from tap_spark_source.settings import BatchSettings
 from tap_spark_source.sources.base import source_errors
 from tap_spark_source.sources.row_json import observed, wire_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 # Times of any year, and as what they are: the older form of files knows neither.
 _TIMES = {
@@ -57,8 +54,6 @@ def write_batch(reading: Reading, batch: BatchSettings) -> int:
     Rows that are texts already are written as lines, whatever the format, and so are deletions:
     a column would tell NULL of what they leave alone.
     """
-    from pyspark.sql import Observation
-
     kind = "jsonl" if reading.are_texts or reading.keys else batch.format
     place = batch.place(f"{re.sub(r'[^A-Za-z0-9_-]', '_', reading.stream)}-{uuid.uuid4().hex}")
     counted = Observation("batch")

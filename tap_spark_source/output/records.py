@@ -15,8 +15,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, Observation
 from singer_sdk.singerlib import Message, SchemaMessage, StateMessage
 from singer_sdk.singerlib.encoding import SimpleSingerWriter
 from typing_extensions import override
@@ -29,10 +30,7 @@ from tap_spark_source.output.line_blocks import LINE, fetched_blocks, spooled_bl
 from tap_spark_source.plan.read_plan import DELETED_AT
 from tap_spark_source.settings import Settings
 from tap_spark_source.sources.base import source_errors
-from tap_spark_source.sources.row_json import Watch, observed, record_json
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tap_spark_source.sources.row_json import RowWatch, observed, record_json
 
 
 @dataclass(slots=True)
@@ -138,7 +136,7 @@ class Reading:
     frame: DataFrame
     are_texts: bool
     keys: Sequence[str]
-    watches: Sequence[Watch] = ()
+    watches: Sequence[RowWatch] = ()
 
     @property
     def stream(self) -> str:
@@ -209,14 +207,12 @@ class Reading:
     def _unwatched(self) -> DataFrame:
         """Return the lines for one who passes no observation back."""
         for watch in self.watches:
-            watch.lose()
+            watch.rows = None
         return replace(self, watches=())._lines
 
 
-def _spooled(lines: DataFrame, watches: Sequence[Watch]) -> Generator[bytes, None, int]:
+def _spooled(lines: DataFrame, watches: Sequence[RowWatch]) -> Generator[bytes, None, int]:
     """Yield the lines that Spark writes into files; return how many it has made."""
-    from pyspark.sql import Observation
-
     counted = Observation("lines")
     # Of the lines, not of the rows, whose columns would be copied once more: that takes 6 % of the
     # time of a large read, and this 1 %.
@@ -235,7 +231,7 @@ def open_reading(
     keys: Sequence[str] = (),
     are_texts: bool = False,
     version: int | None = None,
-    watches: Sequence[Watch] = (),
+    watches: Sequence[RowWatch] = (),
 ) -> Reading:
     """Prepare the records of a frame, whose columns are their properties, or their text."""
     now = datetime.now(timezone.utc).isoformat(timespec="microseconds")

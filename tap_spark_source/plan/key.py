@@ -59,6 +59,12 @@ class Key:
         ]
         return values[0] if len(values) == 1 else values
 
+    def edge_to_json(self, edge: Edge | None) -> Any:
+        """Write the end of a range, which may give the first parts only."""
+        if edge is None:
+            return None
+        return replace(self, parts=self.parts[: len(edge.mark)]).to_json(edge.mark)
+
     def from_json(self, value: Any) -> tuple[Any, ...]:
         """Return the values of the parts; raise ValueError where one is of another type."""
         values = tuple(value) if isinstance(value, list) else (value,)

@@ -36,7 +36,7 @@ class ReadPlan:
     tells the two versions of such a row apart. One that `skips_known` sends no row where all that
     it would send is known. One that `is_observed` learns how many rows Spark has written. `limit`
     is the option of the source by which files are left out; `loaded` is what becomes of the rows,
-    None where nobody says.
+    None where nobody says, `version` that of a load which is numbered.
     """
 
     table: Table
@@ -64,6 +64,7 @@ class ReadPlan:
     skips_known: bool = False
     is_observed: bool = False
     loaded: Loaded | None = None
+    version: int = 0
 
     @property
     def filter(self) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 from tap_spark_source.plan.key import Key
@@ -9,6 +10,18 @@ from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.table import Column, Index, Table
 from tap_spark_source.plan.window import Window
 from tap_spark_source.settings import Settings
+
+logger = logging.getLogger("tap-spark-source")
+
+
+def warn(stream: str, text: str) -> None:
+    """Log what the user should do something about."""
+    logger.warning("%s: %s", stream, text)
+
+
+def inform(stream: str, text: str) -> None:
+    """Log what the user may want to know."""
+    logger.info("%s: %s", stream, text)
 
 
 def advice(plan: ReadPlan) -> Iterator[str]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 
 from singer_spark.bookmark import DELTA_SNAPSHOT
 from singer_spark.engine.session import SPARK_ERRORS
@@ -23,12 +24,8 @@ from tap_spark_source.plan.read_plan import DELETED_AT, ReadPlan
 from tap_spark_source.plan.slices import Slice
 from tap_spark_source.plan.table import Table
 from tap_spark_source.readers import full_table
-from tap_spark_source.readers.chunks import Chunk
+from tap_spark_source.readers.chunks import Chunk, Preview
 from tap_spark_source.sources.lake import LakeSource
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 _OF_FEED = ("_change_type", "_commit_version", "_commit_timestamp")
 _IMAGE = "_change_type in ('insert', 'update_postimage')"
@@ -80,7 +77,7 @@ def _first_read(source: LakeSource, plan: ReadPlan, log: _Log) -> Iterator[Chunk
             f"{plan.table.stream}: version {version} of {plan.table.label}, at which its first "
             f"read began, is no longer there; {_AFRESH}"
         ) from error
-    for chunk in full_table.chunks(source, plan, version=version, resume=DELTA_SNAPSHOT):
+    for chunk in full_table.chunks(source, replace(plan, version=version), resume=DELTA_SNAPSHOT):
         known = {**chunk.bookmark, DELTA_TABLE: log.table}
         bookmark = {**known, DELTA_VERSION: version} if chunk.is_last else known
         yield replace(chunk, bookmark=bookmark, version=None)
@@ -102,19 +99,19 @@ def _further_read(source: LakeSource, plan: ReadPlan, log: _Log, start: int) -> 
         start = stop
 
 
-def span(source: LakeSource, plan: ReadPlan) -> tuple[int | None, int, int]:
-    """Return the version that was read last, that of the table, and the rows between the two."""
+def preview(source: LakeSource, plan: ReadPlan) -> Preview:
+    """Describe the read by versions: the last that was read, the table's, the rows between."""
     log = _look(source, plan, source.sql_name(plan.table))
     start = plan.bookmark.get(DELTA_VERSION)
     if start is None:
         rest = full_table.rest_of(source, plan, DELTA_SNAPSHOT)
         rows = source.count(plan, Slice(ranges=(rest,), with_nulls=rest.low is None))
-        return None, log.version, rows
+        return Preview(None, log.version, rows)
     start = _checked(plan, log, DELTA_VERSION, start)
     if start == log.version:
-        return start, start, 0
+        return Preview(start, start, 0)
     changes = _rows_by_version(source, plan, start + 1, log.version)
-    return start, log.version, sum(changes.values())
+    return Preview(start, log.version, sum(changes.values()))
 
 
 def stops(rows: Mapping[int, int], last: int, *, size: int, most: int | None) -> list[int]:

@@ -7,7 +7,6 @@ meanwhile, it begins anew.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,17 +18,16 @@ from tap_spark_source.plan.bookmark import goes_on
 from tap_spark_source.plan.key import Edge, Key, Mark, Range
 from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.slices import Slice
-from tap_spark_source.readers.chunks import Chunk, is_one_range, look_ahead, slices
+from tap_spark_source.plan.warnings import warn
+from tap_spark_source.readers.chunks import Chunk, Preview, is_one_range, look_ahead, slices
 from tap_spark_source.readers.marks import to_mark
-from tap_spark_source.sources.base import Source
-
-logger = logging.getLogger("tap-spark-source")
+from tap_spark_source.sources.base import TableSource
 
 
-def chunks(source: Source, plan: ReadPlan, *, version: int, resume: str = LOAD) -> Iterator[Chunk]:
+def chunks(source: TableSource, plan: ReadPlan, *, resume: str = LOAD) -> Iterator[Chunk]:
     """Yield the slices of a table, or the table as one chunk where it cannot be cut."""
     rest = {name: value for name, value in plan.bookmark.items() if name != resume}
-    key = plan.key if source.can_slice else None
+    key, version = plan.key if source.can_slice else None, plan.version
     _announce(plan)
     if key is None or _is_small(plan, resume):
         yield Chunk(frame=source.frame(plan), bookmark=rest, version=version, is_last=True)
@@ -38,7 +36,11 @@ def chunks(source: Source, plan: ReadPlan, *, version: int, resume: str = LOAD) 
     if whole.low is not None:
         version = int(plan.bookmark[resume]["version"])
     elif plan.bookmark.get(resume) is not None:
-        _tell_restart(plan, key, resume)
+        warn(
+            plan.table.stream,
+            f"an interrupted load was cut along {plan.bookmark[resume]['key_columns']}, and the "
+            f"table is now cut along {key.names}; it begins anew",
+        )
     survey = look_ahead(source, plan, key, whole, top=whole if _moves(plan, key) else None)
     is_one = is_one_range(plan, survey)
     nulls, end = key.is_nullable and whole.low is None, None
@@ -60,6 +62,16 @@ def chunks(source: Source, plan: ReadPlan, *, version: int, resume: str = LOAD) 
         yield Chunk(frame=frame, bookmark=rest, version=version, is_last=True)
 
 
+def preview(source: TableSource, plan: ReadPlan) -> Preview:
+    """Describe the read of the table, or of what an interrupted load has left."""
+    rest = rest_of(source, plan)
+    if rest.low is not None and plan.key is not None:
+        rows = source.count(plan, Slice(ranges=(rest,)))
+        return Preview(plan.key.edge_to_json(rest.low), None, rows, plan.key.name)
+    known = plan.table.rows if plan.filter is None else None
+    return Preview(None, None, source.count(plan) if known is None else known)
+
+
 def _moves(plan: ReadPlan, key: Key) -> bool:
     """Say whether rows may change the column that the table is cut along, and come twice then.
 
@@ -74,16 +86,6 @@ def _marker(key: Key, end: Mark, version: int) -> dict[str, Any]:
     return {"version": version, "key": key.to_json(end), "key_columns": key.names}
 
 
-def _tell_restart(plan: ReadPlan, key: Key, resume: str) -> None:
-    logger.warning(
-        "%s: an interrupted load was cut along %s, and the table is now cut along %s; it begins "
-        "anew",
-        plan.table.stream,
-        plan.bookmark[resume]["key_columns"],
-        key.names,
-    )
-
-
 def _announce(plan: ReadPlan) -> None:
     if plan.filter is None and plan.table.rows is not None:
         report("expected", plan.table.stream, rows=plan.table.rows)
@@ -96,7 +98,7 @@ def _is_small(plan: ReadPlan, resume: str) -> bool:
     return resume not in plan.bookmark and most is not None and most <= limit
 
 
-def rest_of(source: Source, plan: ReadPlan, resume: str = LOAD) -> Range:
+def rest_of(source: TableSource, plan: ReadPlan, resume: str = LOAD) -> Range:
     """Return what an interrupted load has left, or everything."""
     marker: Any = plan.bookmark.get(resume)
     key = plan.key

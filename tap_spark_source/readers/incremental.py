@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tap_spark_source.plan.key import Edge, Key, Mark, Range
+from tap_spark_source.plan.key import Edge, Mark, Range
 from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.slices import Slice, Survey, cuts_of
-from tap_spark_source.plan.window import Window
-from tap_spark_source.readers.chunks import Chunk, is_one_range, look_ahead, slices
+from tap_spark_source.plan.warnings import warn
+from tap_spark_source.readers.chunks import Chunk, Preview, is_one_range, look_ahead, slices
 from tap_spark_source.readers.open_window import Ahead, OpenWindow, open_window
-from tap_spark_source.sources.base import Source
-from tap_spark_source.sources.row_json import forgotten
-
-logger = logging.getLogger("tap-spark-source")
+from tap_spark_source.sources.base import TableSource
+from tap_spark_source.sources.row_json import without_known_rows
 
 
-def chunks(source: Source, plan: ReadPlan, window: Window, key: Key) -> Iterator[Chunk]:
+def chunks(source: TableSource, plan: ReadPlan) -> Iterator[Chunk]:
     """Yield first what lies below the bookmark, then the slices from the bookmark on."""
-    opened = open_window(source, plan, window, key)
+    opened = open_window(source, plan)
+    if opened is None:
+        return
     opened.refuse_nulls()
     if opened.window.is_fixed:
         yield from _inside(opened)
@@ -31,8 +30,8 @@ def chunks(source: Source, plan: ReadPlan, window: Window, key: Key) -> Iterator
     if opened.is_known(ahead.survey):
         yield Chunk(bookmark=plan.bookmark, is_last=True)
         return
-    plan = replace(plan, bookmark=forgotten(plan.bookmark))
-    opened = replace(opened, plan=plan, again=opened.next_window(ahead.survey))
+    plan = replace(plan, bookmark=without_known_rows(plan.bookmark))
+    opened = replace(opened, plan=plan, digest=opened.next_digest(ahead.survey))
     # The rows of a lookback are counted apart, where they can be.
     counted = ahead.both or (None if opened.reread else ahead.survey)
     is_one = plan.reads_on and counted is not None and is_one_range(plan, counted)
@@ -45,14 +44,29 @@ def chunks(source: Source, plan: ReadPlan, window: Window, key: Key) -> Iterator
         yield from _above(opened, ahead.survey)
 
 
+def preview(source: TableSource, plan: ReadPlan) -> Preview:
+    """Describe the read of the window."""
+    opened = open_window(source, plan)
+    if opened is None:
+        return Preview(None, None, 0)
+    key, whole = opened.key, opened.whole
+    highest = look_ahead(source, plan, key, whole, top=whole).highest
+    if highest is not None and opened.end is None:
+        whole = whole.up_to(highest)
+    if opened.reread is not None:
+        whole = replace(whole, low=opened.reread.low)
+        # Only the lookback has rows to read.
+        whole = whole if highest else replace(whole, high=Edge(opened.start or ()))
+    ranges = (whole,) if highest or opened.reread else ()
+    rows = source.count(plan, Slice(ranges=ranges, with_nulls=opened.takes_nulls))
+    return Preview(key.edge_to_json(whole.low), key.edge_to_json(whole.high), rows, key.name)
+
+
 def _inside(opened: OpenWindow) -> Iterator[Chunk]:
     """Yield the slices of a fixed window; the bookmark stays as it is."""
     if opened.start and opened.start == opened.end:
-        logger.warning(
-            "%s: left out, because no %s lies between window_start and window_end",
-            opened.stream,
-            opened.key.parts[0].datatype,
-        )
+        kind = opened.key.parts[0].datatype
+        warn(opened.stream, f"left out, because no {kind} lies between window_start and window_end")
     elif opened.plan.at_once:
         yield Chunk(frame=opened.frame(opened.whole), bookmark=opened.plan.bookmark, is_last=True)
         return
@@ -88,7 +102,7 @@ def _above(opened: OpenWindow, survey: Survey) -> Iterator[Chunk]:
     nulls, bookmark = opened.takes_nulls, dict(plan.bookmark)
     if survey.highest is None:
         frame = source.frame(plan, Slice(ranges=(), with_nulls=True)) if nulls else None
-        yield Chunk(frame=frame, bookmark=bookmark, is_last=True, again=opened.again)
+        yield Chunk(frame=frame, bookmark=bookmark, is_last=True, digest=opened.digest)
         if plan.reads_on and plan.max_rows is None:
             yield _beyond(opened, None, bookmark)
         return
@@ -104,7 +118,7 @@ def _above(opened: OpenWindow, survey: Survey) -> Iterator[Chunk]:
             frame=source.frame(plan, wanted) if wanted.ranges or nulls else None,
             bookmark=opened.marked(bookmark, end or last),
             is_last=not end and not stop,
-            again=opened.again,
+            digest=opened.digest,
         )
         nulls = False
     if plan.reads_on and plan.max_rows is None and not stop:
@@ -124,7 +138,7 @@ def _together(opened: OpenWindow, ahead: Ahead, both: Survey) -> Iterator[Chunk]
     part = Slice(ranges=ranges, with_nulls=opened.takes_nulls)
     frame = opened.source.frame(plan, part) if ranges or part.with_nulls else None
     yield Chunk(
-        frame=frame, bookmark=bookmark, is_last=True, again=opened.again, below=opened.below
+        frame=frame, bookmark=bookmark, is_last=True, digest=opened.digest, below=opened.below
     )
     if plan.reads_on:
         yield _beyond(opened, highest, bookmark)
@@ -145,7 +159,7 @@ def _at_once(opened: OpenWindow, survey: Survey) -> Iterator[Chunk]:
     if survey.highest:
         bookmark = opened.marked(bookmark, opened.highest(survey))
     frame = opened.frame(limits, with_nulls=opened.takes_nulls)
-    yield Chunk(frame=frame, bookmark=bookmark, is_last=True, again=opened.again, below=below)
+    yield Chunk(frame=frame, bookmark=bookmark, is_last=True, digest=opened.digest, below=below)
 
 
 def _beyond(opened: OpenWindow, highest: Mark | None, bookmark: Mapping[str, Any]) -> Chunk:
@@ -194,5 +208,5 @@ def _fixed(
                 frame=source.frame(plan, part) if part.ranges else None,
                 bookmark=plan.bookmark,
                 below_bookmark=below_bookmark,
-                again=opened.again,
+                digest=opened.digest,
             )

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from singer_spark.errors import StateError
 from tap_spark_source.plan.bookmark import OFFSETS
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.readers.chunks import Chunk
+from tap_spark_source.readers.chunks import Chunk, Preview
 from tap_spark_source.sources.kafka.topics import KafkaSource, Offsets
 
 Kind = TypeVar("Kind")
@@ -33,6 +33,12 @@ def chunks(source: KafkaSource, plan: ReadPlan) -> Iterator[Chunk]:
                 is_last=end == ends,
             )
             start = end
+
+
+def preview(source: KafkaSource, plan: ReadPlan) -> Preview:
+    """Describe the read by offsets."""
+    first, last = span(source, plan)
+    return Preview(dict(first), dict(last), sum(last[part] - first[part] for part in last))
 
 
 def span(source: KafkaSource, plan: ReadPlan) -> tuple[Offsets, Offsets]:

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from singer_spark.names import literal
 from tap_spark_source.dialects.statements import mark_text
 from tap_spark_source.plan.key import Key, Mark, number_below
 from tap_spark_source.plan.table import Column
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 # Clocks differ by a little; a time without a zone may be that of the furthest one.
 _TOLERANCE = {"timestamp": "1 minute", "timestamp_ntz": "14 hours"}
@@ -110,8 +109,6 @@ def _steady_texts(spark: SparkSession, expressions: tuple[str, ...]) -> tuple[st
 
 
 def _texts(spark: SparkSession, expressions: Sequence[str]) -> list[Any]:
-    from pyspark.errors import PySparkException
-
     if not expressions:
         return []
     try:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame
 
 from singer_spark.errors import DataError, SettingsError
 from singer_spark.report import report
@@ -13,35 +14,35 @@ from tap_spark_source.dialects.statements import KeyNames, SparkSQL
 from tap_spark_source.plan.key import Edge, Key, Mark, Range, is_empty, is_same_mark, is_value
 from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.slices import Slice, Survey, is_heap
+from tap_spark_source.plan.warnings import inform, warn
 from tap_spark_source.plan.window import Bounds, Window, bad_bound
 from tap_spark_source.readers.chunks import look_ahead
 from tap_spark_source.readers.marks import is_future, looked_back, to_mark
-from tap_spark_source.sources.base import Source
-from tap_spark_source.sources.row_json import Again, Below, expected
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+from tap_spark_source.sources import AnySource
+from tap_spark_source.sources.base import TableSource
+from tap_spark_source.sources.kafka.topics import KafkaSource
+from tap_spark_source.sources.row_json import BELOW, REREAD, RowWatch, known_rows
 
 _SPARK = SparkSQL()
 
-logger = logging.getLogger("tap-spark-source")
 
-
-def bounds_of(source: Source, plan: ReadPlan) -> Bounds:
+def bounds_of(source: AnySource, plan: ReadPlan) -> Bounds:
     """Return the ends of a plan's window, if it has one."""
-    if plan.window is None or plan.key is None:
+    opened = None if isinstance(source, KafkaSource) else open_window(source, plan)
+    if opened is None:
         return Bounds()
-    opened = open_window(source, plan, plan.window, plan.key)
-    reread, first = opened.reread, Key(parts=plan.key.parts[:1])
+    reread, first = opened.reread, Key(parts=opened.key.parts[:1])
     marks = {"start": opened.start, "end": opened.end}
     if reread and reread.low:
         marks["below"] = reread.low.mark
     return Bounds(**{name: first.to_json(mark[:1]) for name, mark in marks.items() if mark})
 
 
-def open_window(source: Source, plan: ReadPlan, window: Window, key: Key) -> OpenWindow:
-    """Turn the values that a window was given into those of the source."""
+def open_window(source: TableSource, plan: ReadPlan) -> OpenWindow | None:
+    """Turn the values that a plan's window was given, if it has one, into those of the source."""
+    window, key = plan.window, plan.key
+    if window is None or key is None:
+        return None
     marks: list[Mark | None] = []
     # No key lies between a bound and the next value above it that the key can have.
     up = window.is_fixed
@@ -76,13 +77,13 @@ class Ahead:
 class OpenWindow:
     """A window whose bounds are values of the source."""
 
-    source: Source
+    source: TableSource
     plan: ReadPlan
     window: Window
     key: Key
     start: Mark | None
     end: Mark | None
-    again: Again | None = None
+    digest: RowWatch | None = None
 
     @property
     def stream(self) -> str:
@@ -122,7 +123,7 @@ class OpenWindow:
 
     def is_known(self, survey: Survey) -> bool:
         """Say whether the source shows what an earlier run has sent, and nothing else."""
-        plan, told = self.plan, expected(self.plan.bookmark)
+        plan, told = self.plan, known_rows(self.plan.bookmark)
         is_at_end = self.start and self.window.from_bookmark and survey.highest
         if not (told and is_at_end and plan.skips_known and self._can_know) or survey.lowest:
             return False
@@ -137,12 +138,10 @@ class OpenWindow:
         part = Slice(ranges=(limits,), with_nulls=self.takes_nulls)
         if self.source.resent(plan, part).to_dict(plan) != told:
             return False
-        logger.info(
-            "%s: nothing new; the %d rows at the bookmark are known", self.stream, told["rows"]
-        )
+        inform(self.stream, f"nothing new; the {told['rows']} rows at the bookmark are known")
         return True
 
-    def next_window(self, survey: Survey) -> Again | None:
+    def next_digest(self, survey: Survey) -> RowWatch | None:
         """Return what adds up the rows that the next run reads again, where Spark can tell them."""
         end = self.highest(survey) if survey.highest else self.start
         is_left = self.plan.max_rows is not None or (self.plan.reads_on and not self.plan.at_once)
@@ -154,7 +153,8 @@ class OpenWindow:
         condition = names.within(Range(low=Edge((low or end)[:1])))
         if self.takes_nulls:
             condition = f"({condition}) or {names.missing()}"
-        return Again(plan=self.plan, condition=f"coalesce({condition}, false)")
+        condition = f"coalesce({condition}, false)"
+        return RowWatch(column=REREAD, plan=self.plan, condition=condition)
 
     @property
     def _can_know(self) -> bool:
@@ -219,13 +219,14 @@ class OpenWindow:
         return True if not is_same_mark(first, highest[:1], start[:1]) else None
 
     @property
-    def below(self) -> Below | None:
+    def below(self) -> RowWatch | None:
         """Return what counts the rows below the bookmark in Spark, where it can tell them."""
         if not (self.start and self.plan.is_observed and self._is_alike):
             return None
         names = KeyNames.in_table(_SPARK, Key(parts=self.key.parts[:1]))
         limits = Range(high=Edge(self.start[:1], is_inclusive=False))
-        return Below(condition=names.within(limits))
+        condition = names.within(limits)
+        return RowWatch(column=BELOW, plan=self.plan, condition=condition, is_hashed=False)
 
     def report_bookmark(self) -> None:
         """Let the target know below which value rows are late."""
@@ -281,22 +282,18 @@ class OpenWindow:
             return
         first, highest = self.key.parts[0], survey.highest[0]
         if first.is_time and is_future(self.source.spark, first, highest):
-            logger.warning(
-                "%s: the highest %s, %s, is in the future; rows that are written until then are "
-                "below the bookmark and will be missed: correct it, or leave it out by where",
+            warn(
                 self.stream,
-                first.name,
-                highest,
+                f"the highest {first.name}, {highest}, is in the future; rows that are written "
+                "until then are below the bookmark and will be missed: correct it, or leave it out "
+                "by where",
             )
         if is_heap(survey.marks):
-            logger.warning(
-                "%s: more than %d rows share the %s %s; a slice cannot end between them: a key "
-                "such as [%s, id] can be cut anywhere",
+            warn(
                 self.stream,
-                rows,
-                self.key.label,
-                ", ".join(survey.marks[0][1]),
-                first.name,
+                f"more than {rows} rows share the {self.key.label} "
+                f"{', '.join(survey.marks[0][1])}; a slice cannot end between them: a key such as "
+                f"[{first.name}, id] can be cut anywhere",
             )
 
     def _warn_if_ahead(self, highest: Mark | None) -> None:
@@ -309,10 +306,8 @@ class OpenWindow:
         elif len(self.key.parts) == 1 or is_same_mark(self.key, highest, self.start):
             return
         if highest:
-            logger.warning(
-                "%s: the bookmark %s is ahead of the source, whose highest %s is %s; it stays",
+            warn(
                 self.stream,
-                ", ".join(self.start),
-                self.key.label,
-                ", ".join(highest),
+                f"the bookmark {', '.join(self.start)} is ahead of the source, whose highest "
+                f"{self.key.label} is {', '.join(highest)}; it stays",
             )

@@ -6,15 +6,13 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.names import literal, quote
 from tap_spark_source.plan.bookmark import SNAPSHOT
 from tap_spark_source.plan.read_plan import KeyForm
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def folder_name(stream: str) -> str:

@@ -8,7 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
 
 from singer_spark.causes import innermost_cause
 from singer_spark.datatype import to_ddl
@@ -28,11 +30,7 @@ from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.slices import Reach, Slice, Survey
 from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.settings import Settings
-from tap_spark_source.sources.row_json import HASH, Rows, row_hash, sums
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import types as T
+from tap_spark_source.sources.row_json import REREAD, RowDigest, row_hash
 
 
 class Source(ABC):
@@ -40,8 +38,6 @@ class Source(ABC):
 
     # Whether reading a part of a table costs less than reading it whole.
     can_slice = True
-    # Whether a query is read by one connection, unless it is cut.
-    reads_by_connections = False
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self.spark = spark
@@ -68,6 +64,13 @@ class Source(ABC):
     def find(self, place: Place) -> Table | None:
         """Describe the one table of a stream, or return None where it is gone."""
 
+
+class TableSource(Source):
+    """A place whose tables can be read as they are now, whole or in slices."""
+
+    # Whether a query is read by one connection, unless it is cut.
+    reads_by_connections = False
+
     @abstractmethod
     def describe(self, table: Table, expression: str) -> Column:
         """Describe an SQL expression over the columns of a table."""
@@ -80,15 +83,15 @@ class Source(ABC):
     def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
         """Look ahead along a key without reading rows."""
 
-    def resent(self, plan: ReadPlan, part: Slice) -> Rows:
+    def resent(self, plan: ReadPlan, part: Slice) -> RowDigest:
         """Sum up the rows of a slice without keeping them."""
         with source_errors(self._settings, plan.table.stream):
             frame = self.frame(plan, replace(part, at_once=True))
             # What one connection reads needs no exchange, which would be a job of its own.
             one = frame.coalesce(1) if self.reads_by_connections else frame
-            hashes = one.selectExpr(f"{row_hash(frame.schema.fields, plan)} as {HASH}")
-            (row,) = hashes.agg(*sums()).toArrow().to_pylist()
-        return Rows.of(row)
+            hashes = one.selectExpr(f"{row_hash(frame.schema.fields, plan)} as {REREAD}")
+            (row,) = hashes.agg(*RowDigest.sums(REREAD)).toArrow().to_pylist()
+        return RowDigest.of(row, REREAD)
 
     @abstractmethod
     def count(self, plan: ReadPlan, part: Slice | None = None) -> int:

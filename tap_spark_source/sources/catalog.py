@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
 from typing_extensions import override
 
 from singer_spark.errors import SourceError
@@ -13,9 +13,6 @@ from tap_spark_source.plan.table import Table, is_name, is_wanted
 from tap_spark_source.settings import Settings
 from tap_spark_source.sources.base import Place, one_per_stream, source_errors
 from tap_spark_source.sources.lake import LakeSource
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class CatalogSource(LakeSource):

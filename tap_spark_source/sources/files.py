@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
 from typing_extensions import override
 
 from singer_spark.datatype import to_ddl
@@ -20,11 +21,6 @@ from tap_spark_source.plan.table import Table, is_name, is_wanted
 from tap_spark_source.settings import Settings, absolute_path
 from tap_spark_source.sources.base import Place, source_errors
 from tap_spark_source.sources.lake import LakeSource
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import types as T
-
 
 # Options that keep values as they are; the user's own come after them.
 _DEFAULTS = {

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from pyspark.sql import DataFrame, SparkSession
 from typing_extensions import override
 
 from singer_spark.errors import SingerSparkError, SourceError
@@ -31,15 +32,11 @@ from tap_spark_source.plan.table import Column, Table, is_name, is_wanted
 from tap_spark_source.settings import Settings
 from tap_spark_source.sources.base import (
     Place,
-    Source,
+    TableSource,
     describe_column,
     one_per_stream,
     source_errors,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 _OWN_ID = "own_id"
 # As many names as every database takes in one list.
@@ -72,7 +69,7 @@ class _Found(NamedTuple):
     indexes: list[Row]
 
 
-class JdbcSource(Source):
+class JdbcSource(TableSource):
     """The tables and views of one database."""
 
     reads_by_connections = True

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
 from typing_extensions import override
 
 from singer_spark.datatype import column_names, to_ddl
@@ -24,17 +24,13 @@ from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.slices import Reach, Slice, Survey
 from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.settings import Settings
-from tap_spark_source.sources.base import Source, describe_column, source_errors
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
+from tap_spark_source.sources.base import TableSource, describe_column, source_errors
 
 _SPARK = SparkSQL()
 _SAMPLED_KEYS = 20_000
 
 
-class LakeSource(Source):
+class LakeSource(TableSource):
     """Tables that Spark itself knows how to read."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:

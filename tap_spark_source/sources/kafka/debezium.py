@@ -12,8 +12,9 @@ import uuid
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from singer_spark.datatype import parse_datatype, to_ddl
@@ -21,10 +22,6 @@ from singer_spark.errors import SchemaError
 from singer_spark.names import literal, quote
 from tap_spark_source.plan.read_plan import DELETED_AT
 from tap_spark_source.sources.kafka.connect import Field, field_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 HAS_ROW = (
     "coalesce(get_json_object(cast(value as string), '$.payload.after'), "

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError, SourceError
 from singer_spark.names import quote
-from tap_spark_source.plan.key import Key
 from tap_spark_source.plan.read_plan import DELETED_AT, ReadPlan
-from tap_spark_source.plan.slices import Reach, Slice, Survey
-from tap_spark_source.plan.table import Column, Table, is_name, is_wanted
+from tap_spark_source.plan.table import Table, is_name, is_wanted
+from tap_spark_source.plan.warnings import inform, warn
 from tap_spark_source.sources.base import Place, Source, describe_column, source_errors
 from tap_spark_source.sources.kafka import connect, debezium
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 Offsets = Mapping[str, int]
 Fields = tuple[connect.Field, ...]
@@ -62,13 +58,10 @@ def read_events(events: DataFrame) -> list[debezium.Event]:
     return [event for row in rows if (event := debezium.read_event(row["key"], row["value"]))]
 
 
-logger = logging.getLogger("tap-spark-source")
-
 # What Kafka calls the first offset that is there.
 EARLIEST = -2
 _SAMPLED_EVENTS = 50
 _SAMPLED_FURTHER = 5_000
-_ONLY_LOG = "a Kafka topic is read by LOG_BASED alone"
 
 
 class KafkaSource(Source):
@@ -98,22 +91,6 @@ class KafkaSource(Source):
     def find(self, place: Place) -> Table | None:
         topic = place.name if place.name in self.ends else self._streams().get(place.stream)
         return self._table(place.stream, topic) if topic else None
-
-    @override
-    def describe(self, table: Table, expression: str) -> Column:
-        raise SettingsError(f"{table.stream}: {_ONLY_LOG}; remove its replication_key")
-
-    @override
-    def frame(self, plan: ReadPlan, part: Slice | None = None) -> DataFrame:
-        raise SettingsError(f"{plan.table.stream}: {_ONLY_LOG}; set replication_method")
-
-    @override
-    def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
-        raise SettingsError(f"{plan.table.stream}: {_ONLY_LOG}; set replication_method")
-
-    @override
-    def count(self, plan: ReadPlan, part: Slice | None = None) -> int:
-        raise SettingsError(f"{plan.table.stream}: {_ONLY_LOG}; set replication_method")
 
     @cached_property
     def ends(self) -> dict[str, Offsets]:
@@ -181,8 +158,6 @@ class KafkaSource(Source):
             fields: The columns of these events, where they are not those of the newest.
             orphans: The tombstones that are deletions.
         """
-        from pyspark.sql import functions as F
-
         topic = plan.table.name
         shape = self._shape(plan.table.stream, topic)
         events = self._events(topic, first, last)
@@ -247,7 +222,7 @@ class KafkaSource(Source):
                         f"{stream}: topic {topic} holds no Debezium event yet; wait for one, or "
                         "set schema in stream_options"
                     )
-                logger.info("Topic %s holds no Debezium events; it is left out", topic)
+                inform(stream, f"topic {topic} holds no Debezium events; it is left out")
                 return None
             nothing = self._events(topic, self.ends[topic], self.ends[topic])
             fields = debezium.changes(nothing, shape.fields, shape.keys).schema.fields
@@ -271,11 +246,10 @@ class KafkaSource(Source):
             fields = [connect.given_field(name, kind) for name, kind in given.items()]
             found = fields or debezium.fields_of(events, topic)
             if not fields and found and not debezium.have_schema(events):
-                logger.warning(
-                    "%s: the events of %s carry no schema, so types are guessed; name them in "
-                    "the option schema, or let Debezium's converter write schemas",
+                warn(
                     stream,
-                    topic,
+                    f"the events of {topic} carry no schema, so types are guessed; name them in "
+                    "the option schema, or let Debezium's converter write schemas",
                 )
             if not fields and not debezium.tell_types(events):
                 raise SourceError(
