@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from singer_sdk import typing as th
 
 from singer_spark.declaration import SPARK
@@ -36,159 +38,131 @@ _STREAM_OPTIONS = th.ObjectType(
     additional_properties=False,
 )
 
+
+def _setting(name: str, kind: Any, text: str, **more: Any) -> th.Property[Any]:
+    """Declare a setting, whose text is `Title: description`."""
+    title, _, description = text.partition(": ")
+    return th.Property(name, kind, title=title, description=description, **more)
+
+
 CONFIG_JSONSCHEMA = th.PropertiesList(
-    th.Property(
+    _setting(
         "source_url",
         th.StringType,
+        "Source: Any JDBC URL; a folder of tables, one sub-folder or file each: delta:PATH, "
+        "parquet:PATH, orc:PATH, avro:PATH, csv:PATH, json:PATH, text:PATH; tables that "
+        "Spark's catalog knows: catalog:NAME or catalog:NAME.SCHEMA; or Debezium's topics: "
+        "kafka:HOST:PORT.",
         required=True,
         secret=True,
-        title="Source",
-        description=(
-            "Any JDBC URL; a folder of tables, one sub-folder or file each: delta:PATH, "
-            "parquet:PATH, orc:PATH, avro:PATH, csv:PATH, json:PATH, text:PATH; tables that "
-            "Spark's catalog knows: catalog:NAME or catalog:NAME.SCHEMA; or Debezium's topics: "
-            "kafka:HOST:PORT."
-        ),
     ),
-    th.Property("source_user", th.StringType, title="User", description="User of the database."),
-    th.Property(
-        "source_password",
-        th.StringType,
-        secret=True,
-        title="Password",
-        description="Password of the database.",
-    ),
-    th.Property(
+    _setting("source_user", th.StringType, "User: User of the database."),
+    _setting("source_password", th.StringType, "Password: Password of the database.", secret=True),
+    _setting(
         "source_options",
         th.ObjectType(additional_properties=True),
+        "Reader options: Options passed to Spark's reader, except those that the tap generates.",
         default={},
         secret=True,
-        title="Reader options",
-        description="Options passed to Spark's reader, except those that the tap generates.",
     ),
-    th.Property(
+    _setting(
         "tables",
         th.ArrayType(th.StringType),
+        "Tables: Shell patterns of the tables to offer: public.orders, sales.*.",
         default=["*"],
-        title="Tables",
-        description="Shell patterns of the tables to offer: public.orders, sales.*.",
     ),
-    th.Property(
-        "start_date",
-        th.DateTimeType,
-        title="Start date",
-        description="First bookmark of time-based replication keys.",
+    _setting(
+        "start_date", th.DateTimeType, "Start date: First bookmark of time-based replication keys."
     ),
-    th.Property(
+    _setting(
         "default_replication_method",
         th.StringType,
+        "Default replication method: Replication method of streams that say nothing else, "
+        "where they can.",
         default=FULL_TABLE,
         allowed_values=METHODS,
-        title="Default replication method",
-        description="Replication method of streams that say nothing else, where they can.",
     ),
-    th.Property(
+    _setting(
         "default_replication_key",
         th.StringType,
-        title="Default replication key",
-        description="Replication key for INCREMENTAL where the table has that column.",
+        "Default replication key: Replication key for INCREMENTAL where the table has that column.",
     ),
-    th.Property(
+    _setting(
         "lookback",
         th.NumberType(minimum=0),
+        "Lookback: How far before the bookmark to read again: seconds for time keys, units "
+        "for numbers. Never written into the bookmark.",
         default=0,
-        title="Lookback",
-        description=(
-            "How far before the bookmark to read again: seconds for time keys, units for "
-            "numbers. Never written into the bookmark."
-        ),
     ),
-    th.Property(
+    _setting(
         "null_replication_key",
         th.StringType,
+        "Rows without a replication key: What to do with rows whose replication key is NULL.",
         default="include",
         allowed_values=NULL_KEYS,
-        title="Rows without a replication key",
-        description="What to do with rows whose replication key is NULL.",
     ),
-    th.Property(
+    _setting(
         "slice_rows",
         th.IntegerType(minimum=1),
+        "Rows per slice: About how many rows are read at a time; a STATE follows each slice.",
         default=SLICE_ROWS,
-        title="Rows per slice",
-        description="About how many rows are read at a time; a STATE follows each slice.",
     ),
-    th.Property(
+    _setting(
         "max_rows",
         th.IntegerType(minimum=1),
-        title="Rows per run",
-        description=(
-            "Stop each stream after about this many rows, at the end of a key's value; the next "
-            "run goes on from there."
-        ),
+        "Rows per run: Stop each stream after about this many rows, at the end of a key's "
+        "value; the next run goes on from there.",
     ),
-    th.Property(
+    _setting(
         "window_start",
         th.StringType,
-        title="Start of the window",
-        description=(
-            "Read only keys from this value on; the state is neither used nor changed, so that a "
-            "range can be read again."
-        ),
+        "Start of the window: Read only keys from this value on; the state is neither used "
+        "nor changed, so that a range can be read again.",
     ),
-    th.Property(
+    _setting(
         "window_end",
         th.StringType,
-        title="End of the window",
-        description="Read only keys below this value; the state is neither used nor changed.",
+        "End of the window: Read only keys below this value; the state is neither used nor "
+        "changed.",
     ),
-    th.Property(
+    _setting(
         "num_partitions",
         th.IntegerType(minimum=1),
-        title="Connections",
-        description="Parallel connections per slice; default: the cores of the machine.",
+        "Connections: Parallel connections per slice; default: the cores of the machine.",
     ),
-    th.Property(
+    _setting(
         "fetch_rows",
         th.IntegerType(minimum=1),
+        "Fetch size: JDBC rows per round trip.",
         default=10_000,
-        title="Fetch size",
-        description="JDBC rows per round trip.",
     ),
-    th.Property(
+    _setting(
         "snapshot_path",
         th.StringType,
-        title="Snapshots",
-        description=(
-            "Folder, on any storage that Spark reaches, of the snapshots that the option snapshot "
-            "compares with."
-        ),
+        "Snapshots: Folder, on any storage that Spark reaches, of the snapshots that the "
+        "option snapshot compares with.",
     ),
-    th.Property(
+    _setting(
         "stream_options",
         th.ObjectType(additional_properties=_STREAM_OPTIONS),
+        "Options of streams: Shell pattern of stream ids to replication_method, "
+        "replication_key, key_properties, where, sample, lookback, null_replication_key, "
+        "start_value, deleted_flag, late_stream, new_files, snapshot, snapshot_every, "
+        "schema, partition_column and num_partitions.",
         default={},
-        title="Options of streams",
-        description=(
-            "Shell pattern of stream ids to replication_method, replication_key, "
-            "key_properties, where, sample, lookback, null_replication_key, start_value, "
-            "deleted_flag, late_stream, new_files, snapshot, snapshot_every, schema, "
-            "partition_column and num_partitions."
-        ),
     ),
-    th.Property(
+    _setting(
         "emit_activate_version_messages",
         th.BooleanType,
+        "Activate versions: Number full-table loads, and end each with an ACTIVATE_VERSION "
+        "message.",
         default=False,
-        title="Activate versions",
-        description="Number full-table loads, and end each with an ACTIVATE_VERSION message.",
     ),
-    th.Property(
+    _setting(
         "use_singer_decimal",
         th.BooleanType,
+        "Decimals as strings: Write decimals as strings of the format x-singer.decimal.",
         default=False,
-        title="Decimals as strings",
-        description="Write decimals as strings of the format x-singer.decimal.",
     ),
     *SPARK,
 ).to_dict()

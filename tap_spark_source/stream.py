@@ -19,9 +19,8 @@ from singer_spark.errors import SettingsError
 from singer_spark.progress import Pulse
 from singer_spark.report import report
 from singer_spark.scope import SOME, Scope
-from tap_spark_source.output import records
 from tap_spark_source.output.batch_files import has_room, write_batch
-from tap_spark_source.output.records import Reading, open_reading
+from tap_spark_source.output.records import Envelope, Records, ScopedSchema, write_bytes
 from tap_spark_source.plan.scope import (
     Traits,
     completes_version,
@@ -30,7 +29,7 @@ from tap_spark_source.plan.scope import (
     scope_of_late_rows,
     scope_of_read,
 )
-from tap_spark_source.plan.warnings import advice, idle_settings, inform, warn
+from tap_spark_source.plan.warnings import inform, setting_warnings, table_warnings, warn
 from tap_spark_source.plan.window import Bounds
 from tap_spark_source.planned_stream import PlannedStream, json_schema
 from tap_spark_source.readers import chunks, preview
@@ -54,9 +53,11 @@ class SparkStream(PlannedStream):
             return
         self._refuse_hidden_key(plan.key_properties, [one.name for one in plan.properties])
         known = self._entry.schema.to_dict().get("properties", {}) if self._entry else {}
-        scopes = {name: self.scope} | ({late: self._late_scope} if late else {})
+        scopes = {name: self.scope}
+        if late:
+            scopes[late] = scope_of_late_rows(plan, self._bounds, self._traits)
         for stream, scope in scopes.items():
-            yield records.ScopedSchema(
+            yield ScopedSchema(
                 stream,
                 json_schema(plan.properties, known=known),
                 list(plan.key_properties),
@@ -66,8 +67,7 @@ class SparkStream(PlannedStream):
 
     def _mapped_schemas(self) -> Iterator[SchemaMessage]:
         """Yield what the SDK says of each stream that maps make of this one."""
-        has_flag = self._tap.settings.of_stream(self.name).deleted_flag
-        if self.plan.has_deletions or has_flag:
+        if self.plan.has_deletions or self._tap.settings.of_stream(self.name).deleted_flag:
             raise SettingsError(
                 f"{self.name}: LOG_BASED, snapshot and deleted_flag do not go with stream "
                 "maps, flattening or deselected nested properties, which would undo deletions; "
@@ -78,7 +78,7 @@ class SparkStream(PlannedStream):
             self._refuse_hidden_key(message.key_properties or (), arrives)
             scope = mapped(self.scope, self.plan, arrives=arrives, maps=self._maps)
             source = {} if message.stream == self.name else {"stream": self.name}
-            yield records.ScopedSchema(
+            yield ScopedSchema(
                 message.stream,
                 message.schema,
                 message.key_properties,
@@ -125,10 +125,6 @@ class SparkStream(PlannedStream):
     def _numbers_all(self) -> bool:
         """Say whether rows that lack the version of this load are gone at the source."""
         return completes_version(mapped(self.scope, self.plan, arrives=(), maps=self._maps))
-
-    @property
-    def _late_scope(self) -> Scope:
-        return scope_of_late_rows(self.plan, self._bounds, self._traits)
 
     @cached_property
     def _bounds(self) -> Bounds:
@@ -219,7 +215,7 @@ class SparkStream(PlannedStream):
 
     def _advise(self) -> None:
         """Log what the user should know before the rows come."""
-        for line in (*idle_settings(self.plan, self._tap.settings), *advice(self.plan)):
+        for line in (*setting_warnings(self.plan, self._tap.settings), *table_warnings(self.plan)):
             warn(self.name, line)
         if self._stream_version is not None and not self._numbers_all:
             warn(
@@ -256,16 +252,15 @@ class SparkStream(PlannedStream):
     def get_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of this run as the SDK knows them."""
         for chunk in self._chunks():
-            if reading := self._open(chunk):
-                yield from reading.records()
+            if records := self._open(chunk):
+                yield from records.records()
 
     def _chunks(self) -> Iterator[Chunk]:
         """Read the stream in the way that fits what becomes of its rows."""
         tap = self._tap
-        loaded = tap.loaded(self.name, self.plan.key_properties)
-        plan = read_for(
-            self.plan, self.scope, loaded, reloads=tap.reloads(self.name), is_told=tap.knows_loading
-        )
+        run, told = tap.assignment, tap.assignment.loads is not None
+        loaded, reloads = run.loaded(self.name, self.plan.key_properties), run.reloads(self.name)
+        plan = read_for(self.plan, self.scope, loaded, reloads=reloads, is_told=told)
         plan = replace(plan, is_observed=self._is_observed)
         with source_errors(tap.settings, self.name):
             yield from chunks(tap.source, plan, version=self._initialized_at)
@@ -277,44 +272,43 @@ class SparkStream(PlannedStream):
         is_written = bool(settings.batch) or not settings.spark.retries_tasks
         return is_written and not self.takes_sdk_path and self.ABORT_AT_RECORD_COUNT is None
 
-    def _open(self, chunk: Chunk) -> Reading | None:
+    def _open(self, chunk: Chunk) -> Records | None:
         if chunk.frame is None:
             return None
         version = chunk.version if self._stream_version is not None else None
         if chunk.digest and self.takes_sdk_path:
             chunk.digest.rows = None  # nobody looks at what maps make of rows
         name = (self._late_name if chunk.below_bookmark else None) or self.name
-        return open_reading(
-            self._tap.settings,
-            name,
-            chunk.frame,
+        return Records(
+            settings=self._tap.settings,
+            envelope=Envelope(stream=name, version=version),
+            frame=chunk.frame,
             keys=self.plan.key_properties if self.plan.has_deletions else (),
             are_texts=chunk.are_texts,
-            version=version,
             watches=[watch for watch in (chunk.digest, chunk.below) if watch],
         )
 
     def _emit(self, chunk: Chunk, *, written: int) -> Iterator[int]:
         """Write the records of a chunk after those of others, and yield how many as they go."""
-        reading, limit = self._open(chunk), self.ABORT_AT_RECORD_COUNT
-        if reading is None:
+        records, limit = self._open(chunk), self.ABORT_AT_RECORD_COUNT
+        if records is None:
             return
         if self.takes_sdk_path:
             if chunk.version is not None and self._stream_version is not None:
                 # A load that goes on keeps its version; the SDK would write that of this run.
                 self._stream_version = chunk.version
-            for index, record in enumerate(reading.records(), start=written):
+            for index, record in enumerate(records.records(), start=written):
                 self._check_max_record_limit(index)
                 self._write_record_message(record)
                 yield 1
         elif limit is None and (batch := self._tap.settings.batch) and has_room(batch):
-            yield write_batch(reading, batch)
+            yield write_batch(records, batch)
         elif limit is None:
-            for block, rows in reading.blocks():
-                records.write_bytes(block)
+            for block, rows in records.blocks():
+                write_bytes(block)
                 yield rows
         else:
-            found = reading.first(limit - written + 1)
-            records.write_bytes(b"".join(found[: limit - written]))
+            found = records.first(limit - written + 1)
+            write_bytes(b"".join(found[: limit - written]))
             yield len(found[: limit - written])
             self._check_max_record_limit(written + len(found) - 1)

@@ -11,15 +11,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import click
-from pyspark.sql import SparkSession
 from singer_sdk import Tap
 from singer_sdk.plugin_base import _ConfigInput
 from singer_sdk.singerlib import Catalog
 from typing_extensions import override
 
 from singer_spark import digits
-from singer_spark.assignment import STREAMS, Assignment, Loaded
-from singer_spark.engine.session import open_session
+from singer_spark.assignment import STREAMS, Assignment
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.names import chosen_names, unmatched
 from singer_spark.plugin import SparkPlugin, read_json_object
@@ -76,34 +74,17 @@ class TapSparkSource(SparkPlugin, Tap):
 
     def check_source(self) -> None:
         """Fail, once and before a row is read, where the state belongs to another source."""
-        if self._is_checked or not (is_reporting() or self._assignment.source):
+        if self._is_checked or not (is_reporting() or self.assignment.source):
             return
         self._is_checked = True
         found = Identity(place=place_of(self.settings), id=self.source.own_id())
-        found.check(self._assignment)
+        found.check(self.assignment)
         report("source", "", id=found.id, place=found.place)
 
     @cached_property
-    def _assignment(self) -> Assignment:
+    def assignment(self) -> Assignment:
+        """What the runner says of this run; in a plain pipe nobody says anything."""
         return Assignment.here()
-
-    def reloads(self, stream: str) -> bool:
-        """Say whether the runner has a stream loaded afresh."""
-        return self._assignment.reloads(stream)
-
-    def loaded(self, stream: str, keys: Sequence[str]) -> Loaded:
-        """Say what becomes of a stream's rows; in a plain pipe nobody knows."""
-        return self._assignment.loaded(stream, keys)
-
-    @property
-    def knows_loading(self) -> bool:
-        """Say whether the runner tells what becomes of rows."""
-        return self._assignment.loads is not None
-
-    @property
-    def spark(self) -> SparkSession:
-        """The session that the source runs in."""
-        return open_session(self.settings.spark, urls=self.settings.urls)
 
     @property
     @override

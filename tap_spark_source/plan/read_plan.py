@@ -116,7 +116,7 @@ def plan_read(
     key, window = whole_key, None
     always = set(key_properties)
     if replication.key:
-        key = _replication_key(table, replication.key, describe)
+        key = Key(parts=tuple(_part(table, name, describe) for name in replication.key))
         window = plan_window(table.stream, key, settings, bookmark)
         always |= {part.name for part in key.parts if part.sql is None}
     if missing := sorted(name for name in always if table.column(name) is None):
@@ -186,12 +186,6 @@ def _cutting_key(table: Table, options: StreamOptions, given: tuple[str, ...]) -
     return Key(parts=parts) if parts and len(parts) == len(names) else None
 
 
-def _replication_key(
-    table: Table, names: tuple[str, ...], describe: Callable[[str], Column] | None
-) -> Key:
-    return Key(parts=tuple(_part(table, name, describe) for name in names))
-
-
 def _part(table: Table, name: str, describe: Callable[[str], Column] | None) -> Column:
     part = _described(table, name, describe, "replication key")
     if not part.has_order:
@@ -244,10 +238,9 @@ def _deletion(table: Table, flag: str, describe: Callable[[str], Column] | None)
             f"{table.stream}: deleted_flag {flag} of type {found.datatype} says neither whether "
             "nor when; give a boolean, a number, a time, or an expression of these"
         )
-    schema = {"type": ["string", "null"], "format": "date-time", "x-sql-datatype": "timestamp"}
-    origin = None if found.sql else found.name
+    origin, kind = None if found.sql else found.name, _DELETION.datatype
     return replace(
-        found, name=DELETED_AT, origin=origin, datatype="timestamp", schema=schema, parse=parse
+        found, name=DELETED_AT, origin=origin, datatype=kind, schema=_DELETION.schema, parse=parse
     )
 
 

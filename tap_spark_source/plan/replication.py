@@ -13,7 +13,7 @@ from typing import Any
 from singer_sdk.singerlib import Catalog, CatalogEntry, Metadata, MetadataMapping, StreamMetadata
 
 from singer_spark.errors import SettingsError
-from tap_spark_source.plan.table import Column, Table
+from tap_spark_source.plan.table import Table
 from tap_spark_source.settings import Settings, StreamOptions
 from tap_spark_source.settings_schema import FULL_TABLE, INCREMENTAL, LOG_BASED, METHODS
 
@@ -87,13 +87,11 @@ def table_metadata(table: Table, *, automatic: set[str]) -> MetadataMapping:
     for column in table.columns:
         crumb = ("properties", column.name)
         inclusion = _AUTOMATIC if column.name in automatic else _AVAILABLE
-        mapping[crumb] = ColumnMetadata(inclusion=inclusion, sql_datatype=_native(column))
+        mapping[crumb] = ColumnMetadata(
+            inclusion=inclusion, sql_datatype=column.native or column.datatype
+        )
         _add_nested(mapping, crumb, column.schema)
     return mapping
-
-
-def _native(column: Column) -> str:
-    return column.native or column.datatype
 
 
 def _add_nested(
@@ -134,14 +132,7 @@ def plan_replication(
     columns: Container[str],
     entry: CatalogEntry | None = None,
 ) -> Replication:
-    """Decide on method and key of a stream.
-
-    Args:
-        stream: The stream's id.
-        settings: What the tap was asked to do.
-        columns: The names of the stream's columns.
-        entry: The stream in the user's catalog.
-    """
+    """Decide on method and key of a stream; `entry` is the one in the user's catalog."""
     options = settings.of_stream(stream)
     method, key = _from_catalog(entry)
     if key is None and method != FULL_TABLE:
@@ -203,15 +194,12 @@ def _from_catalog(entry: CatalogEntry | None) -> tuple[str | None, Any]:
     return method, root.replication_key or entry.replication_key
 
 
-def _default_method(settings: Settings) -> str:
-    return LOG_BASED if settings.kind == "kafka" else settings.default_method
-
-
 def _default(
     settings: Settings, method: str | None, columns: Container[str]
 ) -> tuple[str, str | None]:
     """Return the default method, where the stream can be read by it."""
-    if method is None and settings.kind in _LOGS and _default_method(settings) == LOG_BASED:
+    by_log = settings.kind == "kafka" or settings.default_method == LOG_BASED
+    if method is None and settings.kind in _LOGS and by_log:
         return LOG_BASED, None
     key = settings.default_key if settings.default_key in columns else None
     if method is not None:

@@ -29,10 +29,8 @@ _SPANNED = (MAX_ROWS, REST)
 class Traits:
     """What of a source decides on the scope of a read.
 
-    Args:
-        is_topic: Whether it tells changes and nothing else.
-        can_slice: Whether it is read in slices, so that a read can go on behind one.
-        sorts_as_spark: Whether the ranges of the replication key are the same in Spark.
+    A topic tells changes and nothing else. A read in slices can go on behind one. Where the source
+    `sorts_as_spark`, a range of the replication key is the same in Spark.
     """
 
     is_topic: bool = False
@@ -76,11 +74,7 @@ def mapped(
 ) -> Scope:
     """Return what is left of a scope behind stream maps, which drop and change records.
 
-    Args:
-        scope: What was read.
-        plan: How it was read.
-        arrives: The properties of the records as they arrive.
-        maps: The setting stream_maps.
+    `arrives` are the properties of the records as they arrive.
     """
     ours = [one for name, one in maps.items() if _concerns(name, one, plan.table.stream)]
     if any("__filter__" in one for one in ours):
@@ -112,8 +106,9 @@ def _limit(plan: ReadPlan, *, can_slice: bool) -> str | None:
     marker = DELTA_SNAPSHOT if plan.method == LOG_BASED else FULL_TABLE
     if plan.window is None and can_slice and goes_on(plan, marker):
         return REST
-    is_limited = plan.max_rows is not None and not _is_one_piece(plan, can_slice=can_slice)
-    return MAX_ROWS if is_limited else None
+    # What cannot be cut is read as a whole, whatever the limit.
+    is_cut = plan.window is not None or plan.new_files or (plan.key is not None and can_slice)
+    return MAX_ROWS if plan.max_rows is not None and is_cut else None
 
 
 def _follows_changes(plan: ReadPlan, traits: Traits) -> bool:
@@ -130,12 +125,6 @@ def _has_begun(plan: ReadPlan) -> bool:
         return True
     marker = DELTA_VERSION if plan.method == LOG_BASED else FILES
     return plan.bookmark.get(marker) not in (None, {})
-
-
-def _is_one_piece(plan: ReadPlan, *, can_slice: bool) -> bool:
-    """Say whether a table is read as a whole because it cannot be cut, whatever the limit."""
-    is_cut = plan.window is not None or plan.new_files
-    return not is_cut and (plan.key is None or not can_slice)
 
 
 def _is_whole(window: Window, key: Key) -> bool:

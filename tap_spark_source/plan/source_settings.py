@@ -21,45 +21,33 @@ _OURS_IN_SESSION = {
     "sql_select_limit": "rows would be left out and nobody told; use max_rows",
 }
 _OURS = {
-    "url": "use source_url",
-    "user": "use source_user",
-    "password": "use source_password",
-    "path": "use source_url",
-    "dbtable": "the tap writes the queries; use tables and where",
-    "query": "the tap writes the queries; use tables and where",
-    "subscribe": "use tables",
-    "subscribepattern": "use tables",
-    "assign": "use tables",
-    "startingoffsets": "the state says where to start",
-    "endingoffsets": "the tap reads up to the end at its start",
-    "startingtimestamp": "the state says where to start",
-    "startingoffsetsbytimestamp": "the state says where to start",
-    "startingoffsetsbytimestampstrategy": "the state says where to start",
-    "endingtimestamp": "the tap reads up to the end at its start",
-    "endingoffsetsbytimestamp": "the tap reads up to the end at its start",
-    "minpartitions": "events of one partition stay together, or their order would be lost",
-    "maxrecordsperpartition": "events of one partition stay together, or their order would be lost",
-    "maxoffsetspertrigger": "use slice_rows and max_rows",
-    "minoffsetspertrigger": "use slice_rows and max_rows",
-    "failondataloss": "the tap never passes over lost events",
-    "kafka.bootstrap.servers": "use source_url",
-    "fetchsize": "use fetch_rows",
-    "customschema": "the tap decides on types so that no value is bent",
-    "prefertimestampntz": "the tap decides on types so that no value is bent",
-    "partitioncolumn": "the tap cuts the ranges; use num_partitions",
-    "lowerbound": "the tap cuts the ranges; use num_partitions",
-    "upperbound": "the tap cuts the ranges; use num_partitions",
-    "numpartitions": "the tap cuts the ranges; use num_partitions",
-    "ignorecorruptfiles": _SKIPS,
-    "ignoremissingfiles": _SKIPS,
-    "ignoreinvalidpartitionpaths": _SKIPS,
-    "readchangefeed": "use replication_method LOG_BASED",
-    "readchangedata": "use replication_method LOG_BASED",
-    "maxrows": _LEFT_OUT,
-    "rows_per_resultset": _LEFT_OUT,
+    "use source_url": "url path kafka.bootstrap.servers",
+    "use source_user": "user",
+    "use source_password": "password",
+    "the tap writes the queries; use tables and where": "dbtable query",
+    "use tables": "subscribe subscribepattern assign",
+    "the state says where to start": (
+        "startingoffsets startingtimestamp startingoffsetsbytimestamp "
+        "startingoffsetsbytimestampstrategy"
+    ),
+    "the tap reads up to the end at its start": (
+        "endingoffsets endingtimestamp endingoffsetsbytimestamp"
+    ),
+    "events of one partition stay together, or their order would be lost": (
+        "minpartitions maxrecordsperpartition"
+    ),
+    "use slice_rows and max_rows": "maxoffsetspertrigger minoffsetspertrigger",
+    "the tap never passes over lost events": "failondataloss",
+    "use fetch_rows": "fetchsize",
+    "the tap decides on types so that no value is bent": "customschema prefertimestampntz",
+    "the tap cuts the ranges; use num_partitions": (
+        "partitioncolumn lowerbound upperbound numpartitions"
+    ),
+    _SKIPS: "ignorecorruptfiles ignoremissingfiles ignoreinvalidpartitionpaths",
+    "use replication_method LOG_BASED": "readchangefeed readchangedata",
+    _LEFT_OUT: "maxrows rows_per_resultset",
 }
-
-
+_REASONS = {name: reason for reason, names in _OURS.items() for name in names.split()}
 # Options by which files are left out: none that exists reads every row of a table.
 _LIMITS = {
     "pathglobfilter": "",
@@ -123,19 +111,17 @@ def limiting_option(settings: Settings) -> str | None:
     """Name the option that keeps files of a table from being read, if there is one."""
     if settings.kind in _WITHOUT_FILES:
         return None
-    found = (key for key, value in settings.options.items() if _leaves_out(key, value))
-    return next((f"source_options {key}" for key in found), None)
-
-
-def _leaves_out(option: str, value: str) -> bool:
-    return _LIMITS.get(option.lower(), "none") in ("", value.lower())
+    for key, value in settings.options.items():
+        if _LIMITS.get(key.lower(), "none") in ("", value.lower()):
+            return f"source_options {key}"
+    return None
 
 
 def _option_problems(options: Mapping[str, Any]) -> Iterator[str]:
     """Yield the options that are the tap's own, and those by which rows would vanish."""
     for key, value in options.items():
         name = key.lower()
-        reason = _OURS.get(name) or option_refusal(name)
+        reason = _REASONS.get(name) or option_refusal(name)
         if name == "mode" and str(value).upper() == "DROPMALFORMED":
             reason = _SKIPS
         if reason:

@@ -24,7 +24,7 @@ def inform(stream: str, text: str) -> None:
     logger.info("%s: %s", stream, text)
 
 
-def advice(plan: ReadPlan) -> Iterator[str]:
+def table_warnings(plan: ReadPlan) -> Iterator[str]:
     """Yield what to look at, of what the settings and the source say about its table."""
     if plan.partition_column and not plan.snapshot and (plan.window or plan.new_files):
         yield (
@@ -79,7 +79,7 @@ def _is_unique(table: Table, indexes: tuple[Index, ...], names: tuple[str, ...])
 _OF_KEYS = ("start_value", "null_replication_key", "late_stream")
 
 
-def idle_settings(plan: ReadPlan, settings: Settings) -> Iterator[str]:
+def setting_warnings(plan: ReadPlan, settings: Settings) -> Iterator[str]:
     """Yield what the user asked for, and does not get."""
     options = settings.of_stream(plan.table.stream)
     if options.snapshot_every is not None and plan.snapshot is None:

@@ -185,10 +185,8 @@ def _whole(source: TableSource, plan: ReadPlan) -> DataFrame:
 def changes_of(base: DataFrame, current: DataFrame, *, versions: int | None) -> DataFrame:
     """Return every key that is there now or was before, with what became of its row.
 
-    Args:
-        base: The rows of earlier versions, and those that were told in between.
-        current: The rows of now.
-        versions: How many versions must agree for a row to be unchanged; None where none is.
+    `base` are the rows of earlier versions, and those that were told in between. So many `versions`
+    must agree for a row to be unchanged; None where none is.
     """
     both = base.selectExpr("key", "hash as old", "null as new", "null as record", "0 as n").union(
         current.selectExpr("key", "null as old", "hash as new", "record", "1 as n")

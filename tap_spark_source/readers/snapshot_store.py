@@ -144,11 +144,7 @@ def base_of(kept: Sequence[Kept], form: KeyForm, version: str | None, *, run: st
 
     Keys of another form are never compared: each of them would look like a deletion.
 
-    Args:
-        kept: What is there.
-        form: The form of the keys of now.
-        version: The version that the bookmark names.
-        run: The version of what this run has told.
+    `version` is named by the bookmark, `run` is that of what this run has told.
     """
     same = {one.version for one in kept if _is_same(one.form, form)}
     other = {one.version for one in kept} - same

@@ -26,7 +26,10 @@ class CatalogSource(LakeSource):
     @override
     def discover(self) -> list[Table]:
         patterns = self._settings.tables
-        labels = {(schema, name) for schema in self._schemas() for name in self._tables(schema)}
+        schemas = [self._schema] if self._schema else self._names("schemas", "namespace")
+        labels = {
+            (one, name) for one in schemas for name in self._names("tables", "tableName", one)
+        }
         wanted = sorted(label for label in labels if is_wanted(".".join(label), patterns))
         found = [".".join(label) for label in wanted]
         if missing := [name for name in patterns if is_name(name) and name not in found]:
@@ -64,16 +67,9 @@ class CatalogSource(LakeSource):
             columns = self._columns(stream, self.spark.table(self._path(schema, name)))
         return Table(stream=stream, schema=schema, name=name, columns=columns)
 
-    def _schemas(self) -> list[str]:
-        if self._schema:
-            return [self._schema]
-        return self._names(f"show schemas in {quote_path(self._catalog)}", "namespace")
-
-    def _tables(self, schema: str) -> list[str]:
-        return self._names(f"show tables in {self._path(schema)}", "tableName")
-
-    def _names(self, statement: str, column: str) -> list[str]:
+    def _names(self, what: str, column: str, *schema: str) -> list[str]:
+        place = self._path(*schema) if schema else quote_path(self._catalog)
         with source_errors(self._settings, "the catalog"):
-            rows = self.spark.sql(statement).toArrow().to_pylist()
+            rows = self.spark.sql(f"show {what} in {place}").toArrow().to_pylist()
         # Views of the session alone belong to no schema.
         return [row[column] for row in rows if not row.get("isTemporary")]

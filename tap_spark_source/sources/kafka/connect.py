@@ -255,37 +255,27 @@ def given_field(name: str, datatype: str) -> Field:
         )
     if datatype in _AS_TEXT:
         return Field(name=name, json_type="string", value=_AS_TEXT[datatype], native=datatype)
+    native, kind = datatype, to_ddl(parsed)
+    value: Value = as_it_is
     if isinstance(parsed, T.DecimalType) and parsed.precision < MOST_DIGITS:
-        return _given_decimal(name, parsed)
-    return Field(name=name, json_type=to_ddl(parsed), native=datatype)
-
-
-def _given_decimal(name: str, wanted: T.DecimalType) -> Field:
-    """Read all digits that there is room for: Spark would round those that the type lacks."""
-    native = to_ddl(wanted)
-    wide = f"decimal({MOST_DIGITS},{MOST_DIGITS - wanted.precision + wanted.scale})"
-    return Field(name=name, json_type=wide, value=_exactly(as_it_is, native, name), native=native)
+        # All digits that there is room for are read: Spark would round those that the type lacks.
+        native, room = kind, MOST_DIGITS - parsed.precision + parsed.scale
+        kind, value = f"decimal({MOST_DIGITS},{room})", _exactly(as_it_is, native, name)
+    return Field(name=name, json_type=kind, value=value, native=native)
 
 
 def carried(
     newest: Sequence[Field], older: Sequence[Field], types: Mapping[str, str]
 ) -> tuple[Field, ...]:
-    """Read events of an older schema as values of the newest one's types.
-
-    Args:
-        newest: The columns as they are now.
-        older: The columns as the events tell them.
-        types: The Spark types of the columns as they are now.
-    """
-    told = {field.name: field for field in older}
-    return tuple(_carried(field, told.get(field.name, field), types) for field in newest)
-
-
-def _carried(newest: Field, older: Field, types: Mapping[str, str]) -> Field:
-    if (older.json_type, older.value("v")) == (newest.json_type, newest.value("v")):
-        return newest
-    value = _exactly(older.value, types[newest.name], newest.name)
-    return replace(newest, json_type=older.json_type, value=value)
+    """Read events of an older schema as values of the newest one's types, in Spark's names."""
+    told, found = {field.name: field for field in older}, []
+    for field in newest:
+        old = told.get(field.name, field)
+        if (old.json_type, old.value("v")) != (field.json_type, field.value("v")):
+            value = _exactly(old.value, types[field.name], field.name)
+            field = replace(field, json_type=old.json_type, value=value)
+        found.append(field)
+    return tuple(found)
 
 
 def _exactly(value: Value, datatype: str, name: str) -> Value:

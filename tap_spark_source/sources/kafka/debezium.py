@@ -305,8 +305,7 @@ _ALL_TEXTS = (
 def is_unavailable(values: Sequence[tuple[str, str]]) -> str | None:
     """Return SQL that is true where one of the values is missing, None where none can be.
 
-    Args:
-        values: The SQL of each value, and its type in the event's JSON.
+    Each value is SQL, and has its type in the event's JSON.
     """
     parsed = [(value, parse_datatype(kind)) for value, kind in values]
     texts = [value for value, kind in parsed if isinstance(kind, T.StringType)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from typing_extensions import override
 
@@ -18,6 +18,7 @@ from singer_spark.names import quote
 from tap_spark_source.plan.read_plan import DELETED_AT, ReadPlan
 from tap_spark_source.plan.table import Table, is_name, is_wanted
 from tap_spark_source.plan.warnings import inform, warn
+from tap_spark_source.settings import Settings
 from tap_spark_source.sources.base import Place, Source, describe_column, source_errors
 from tap_spark_source.sources.kafka import connect, debezium
 
@@ -69,15 +70,14 @@ class KafkaSource(Source):
 
     can_slice = False
 
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        super().__init__(spark, settings)
+        self._shapes: dict[str, TopicShape] = {}
+        self._known: dict[str, Fields] = {}
+
     @override
     def discover(self) -> list[Table]:
-        patterns = self._settings.tables
-        streams = self._streams()
-        wanted = [
-            (stream, topic)
-            for stream, topic in sorted(streams.items())
-            if is_wanted(topic, patterns) or is_wanted(label_of(topic), patterns)
-        ]
+        patterns, wanted = self._settings.tables, sorted(self._streams().items())
         known = {name for _, topic in wanted for name in (topic, label_of(topic))}
         if missing := [name for name in patterns if is_name(name) and name not in known]:
             raise SourceError(
@@ -151,12 +151,8 @@ class KafkaSource(Source):
     ) -> DataFrame:
         """Return what the events from one offset up to another did, in their order.
 
-        Args:
-            plan: What to read.
-            first: The offset of the first event of each partition.
-            last: The offset behind its last one.
-            fields: The columns of these events, where they are not those of the newest.
-            orphans: The tombstones that are deletions.
+        `fields` are their columns where those are not the newest, `orphans` the tombstones that are
+        deletions.
         """
         topic = plan.table.name
         shape = self._shape(plan.table.stream, topic)
@@ -261,10 +257,6 @@ class KafkaSource(Source):
             )
         return self._shapes[topic]
 
-    @cached_property
-    def _shapes(self) -> dict[str, TopicShape]:
-        return {}
-
     def _fields_at(self, topic: str, part: str, offset: int, schema: str) -> Fields:
         """Return the columns that an event tells; those of one schema are looked at once."""
         if schema not in self._known:
@@ -272,10 +264,6 @@ class KafkaSource(Source):
             one = self._events(topic, {**ends, part: offset}, {**ends, part: offset + 1})
             self._known[schema] = tuple(debezium.fields_of(read_events(one), topic))
         return self._known[schema]
-
-    @cached_property
-    def _known(self) -> dict[str, Fields]:
-        return {}
 
     def _sample(self, topic: str) -> Sequence[debezium.Event]:
         """Look at the newest events of each partition, the newest first.
