@@ -15,7 +15,7 @@ from singer_spark.bookmark import FULL_TABLE as LOAD
 from singer_spark.errors import StateError
 from singer_spark.report import report
 from tap_spark_source.plan.bookmark import goes_on
-from tap_spark_source.plan.key import Edge, Key, Mark, Range
+from tap_spark_source.plan.key import Edge, Key, Range
 from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.slices import Slice
 from tap_spark_source.plan.warnings import warn
@@ -28,7 +28,8 @@ def chunks(source: TableSource, plan: ReadPlan, *, resume: str = LOAD) -> Iterat
     """Yield the slices of a table, or the table as one chunk where it cannot be cut."""
     rest = {name: value for name, value in plan.bookmark.items() if name != resume}
     key, version = plan.key if source.can_slice else None, plan.version
-    _announce(plan)
+    if plan.filter is None and plan.table.rows is not None:
+        report("expected", plan.table.stream, rows=plan.table.rows)
     if key is None or _is_small(plan, resume):
         yield Chunk(frame=source.frame(plan), bookmark=rest, version=version, is_last=True)
         return
@@ -49,16 +50,17 @@ def chunks(source: TableSource, plan: ReadPlan, *, resume: str = LOAD) -> Iterat
         wanted = replace(part, with_nulls=nulls, at_once=is_one)
         nulls = False
         mark = end or last  # which is not the end, where rows are read once more
+        place = {"key": key.to_json(mark), "key_columns": key.names} if mark else {}
+        marker = {"version": version, **place}
         yield Chunk(
             frame=source.frame(plan, wanted) if wanted.ranges or wanted.with_nulls else None,
-            bookmark={**rest, resume: _marker(key, mark, version)} if mark else rest,
+            bookmark={**rest, resume: marker} if mark else rest,
             version=version,
             is_last=not mark,
         )
     if last and not end:
         # By now: a row that was changed meanwhile has left its range, perhaps unread.
-        again = Slice(ranges=(Range(low=Edge(last)),), at_once=True)
-        frame = source.frame(plan, again)
+        frame = source.frame(plan, Slice(ranges=(Range(low=Edge(last)),), at_once=True))
         yield Chunk(frame=frame, bookmark=rest, version=version, is_last=True)
 
 
@@ -79,16 +81,6 @@ def _moves(plan: ReadPlan, key: Key) -> bool:
     """
     first, keys = key.parts[0], plan.key_properties
     return plan.reads_on and first.is_time and bool(keys) and first.name not in keys
-
-
-def _marker(key: Key, end: Mark, version: int) -> dict[str, Any]:
-    """Return what tells the next run where to go on, and along which columns."""
-    return {"version": version, "key": key.to_json(end), "key_columns": key.names}
-
-
-def _announce(plan: ReadPlan) -> None:
-    if plan.filter is None and plan.table.rows is not None:
-        report("expected", plan.table.stream, rows=plan.table.rows)
 
 
 def _is_small(plan: ReadPlan, resume: str) -> bool:

@@ -181,8 +181,8 @@ def _stop_in_heap(opened: OpenWindow, survey: Survey) -> Mark | None:
     They are read again by the run that comes beyond them, and until then each run goes on
     behind the one before: or all of them would read the same rows again and again.
     """
-    start, plan, limit = opened.start, opened.plan, opened.plan.max_rows
-    if limit is None or len(opened.key.parts) == 1 or not (start and opened.window.from_bookmark):
+    start, plan, limit = opened.begun, opened.plan, opened.plan.max_rows
+    if limit is None or len(opened.key.parts) == 1 or not start:
         return None
     stop = survey.mark_at(min(limit, plan.slice_rows))
     if stop and stop[0] == start[0] and plan.slice_rows < limit:
@@ -193,11 +193,7 @@ def _stop_in_heap(opened: OpenWindow, survey: Survey) -> Mark | None:
 
 
 def _fixed(
-    opened: OpenWindow,
-    whole: Range,
-    *,
-    survey: Survey | None = None,
-    below_bookmark: bool = False,
+    opened: OpenWindow, whole: Range, survey: Survey | None = None, *, below_bookmark: bool = False
 ) -> Iterator[Chunk]:
     """Yield the slices of a range that says nothing about the state."""
     source, key, plan = opened.source, opened.key, replace(opened.plan, max_rows=None)

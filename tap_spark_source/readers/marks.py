@@ -34,14 +34,14 @@ def to_mark(
 ) -> Mark:
     """Return JSON values of a key, or of its first parts, as the source's literals want them.
 
-    A value that is finer than its type becomes the one below it, or that above it.
-
-    Raises:
-        ValueError: A value looks like one of its type but is none.
+    A value that is finer than its type becomes the one below it, or that above it; one that only
+    looks like one of its type is a ValueError.
     """
     parts = key.parts[: len(values)]
     times = [
-        _instant(part, value, rounds_up=rounds_up)
+        mark_text(_value(part, str(value), rounds_up=rounds_up), part.datatype)
+        if part.is_time and not _is_mark(part, value)
+        else None
         for part, value in zip(parts, values, strict=True)
     ]
     found = iter(_steady_texts(spark, tuple(time for time in times if time)))
@@ -73,13 +73,6 @@ def is_future(spark: SparkSession, column: Column, text: str) -> bool:
     ahead = _TOLERANCE.get(column.datatype, "26 hours")
     now = f"current_timestamp() + interval {ahead}"
     return bool(_texts(spark, [f"cast({_value(column, text)} as timestamp) > {now}"])[0])
-
-
-def _instant(part: Column, value: Any, *, rounds_up: bool) -> str | None:
-    """Return the Spark SQL of a time's text; None for what is no time or a mark as it stands."""
-    if not part.is_time or _is_mark(part, value):
-        return None
-    return mark_text(_value(part, str(value), rounds_up=rounds_up), part.datatype)
 
 
 def _is_mark(part: Column, value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 
@@ -43,16 +43,14 @@ def open_window(source: TableSource, plan: ReadPlan) -> OpenWindow | None:
     window, key = plan.window, plan.key
     if window is None or key is None:
         return None
-    marks: list[Mark | None] = []
-    # No key lies between a bound and the next value above it that the key can have.
-    up = window.is_fixed
-    for values in (window.start, window.end):
-        try:
-            mark = to_mark(source.spark, key, values, rounds_up=up) if values is not None else None
-        except ValueError as error:
-            raise bad_bound(plan.table.stream, window, error) from error
-        marks.append(mark)
-    start, end = marks
+    try:
+        # No key lies between a bound and the next value above it that the key can have.
+        start, end = (
+            None if one is None else to_mark(source.spark, key, one, rounds_up=window.is_fixed)
+            for one in (window.start, window.end)
+        )
+    except ValueError as error:
+        raise bad_bound(plan.table.stream, window, error) from error
     is_wrong = window.start == window.end or start != end
     if window.is_fixed and start and end and is_wrong and is_empty(key.parts[0], start[0], end[0]):
         raise SettingsError(
@@ -62,8 +60,7 @@ def open_window(source: TableSource, plan: ReadPlan) -> OpenWindow | None:
     return OpenWindow(source=source, plan=plan, window=window, key=key, start=start, end=end)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ahead:
+class Ahead(NamedTuple):
     """What a source shows from the bookmark on: `survey` is of the rows that no run has read yet.
 
     `both` is of these and of what the lookback reads again, where one slice holds them all.
@@ -97,23 +94,23 @@ class OpenWindow:
         Of a list key the first part decides: a row that was read before may get the bookmark's time
         once more, and lie below the bookmark only by what comes after it.
         """
-        return Range(
-            low=Edge(self._first) if self._first else None,
-            high=Edge(self.end, is_inclusive=False) if self.end else None,
-        )
+        first = self.begun[:1] if self.begun else self.start
+        end = Edge(self.end, is_inclusive=False) if self.end else None
+        return Range(low=Edge(first) if first else None, high=end)
 
     @property
-    def _first(self) -> Mark | None:
-        return self.start[:1] if self.start and self.window.from_bookmark else self.start
+    def begun(self) -> Mark | None:
+        """Return the bookmark, where the window begins at one."""
+        return self.start if self.window.from_bookmark else None
 
     @property
     def reread(self) -> Range | None:
         """Return the range below the bookmark that the lookback reads again."""
-        window, start = self.window, self.start
-        if not (start and window.from_bookmark and window.lookback):
+        begun, lookback = self.begun, self.window.lookback
+        if not (begun and lookback):
             return None
-        lower = looked_back(self.source.spark, self.key, start, window.lookback)
-        high = Edge(start[:1], is_inclusive=False)
+        lower = looked_back(self.source.spark, self.key, begun, lookback)
+        high = Edge(begun[:1], is_inclusive=False)
         return Range(low=Edge(lower), high=high) if lower else None
 
     @property
@@ -124,15 +121,14 @@ class OpenWindow:
     def is_known(self, survey: Survey) -> bool:
         """Say whether the source shows what an earlier run has sent, and nothing else."""
         plan, told = self.plan, known_rows(self.plan.bookmark)
-        is_at_end = self.start and self.window.from_bookmark and survey.highest
-        if not (told and is_at_end and plan.skips_known and self._can_know) or survey.lowest:
-            return False
-        if not is_same_mark(self.key, survey.highest or (), self.start or ()):
+        begun, highest = self.begun, survey.highest
+        if not (told and begun and highest and plan.skips_known and self._can_know):
             return False
         # More than a slice is rather read by several connections.
-        if told["rows"] > plan.slice_rows:
+        is_more = survey.lowest or told["rows"] > plan.slice_rows
+        if is_more or not is_same_mark(self.key, highest, begun):
             return False
-        reread, limits = self.reread, self.whole.up_to(self.start or ())
+        reread, limits = self.reread, self.whole.up_to(begun)
         if reread:
             limits = replace(limits, low=reread.low)
         part = Slice(ranges=(limits,), with_nulls=self.takes_nulls)
@@ -187,9 +183,7 @@ class OpenWindow:
         ahead = self._with_lookback()
         if ahead is None:
             # Rows at the bookmark itself do not count, or many of them would stop every run there.
-            whole = self.whole
-            survey = look_ahead(self.source, self.plan, self.key, self.unread, top=whole)
-            ahead = Ahead(survey=survey)
+            ahead = Ahead(look_ahead(self.source, self.plan, self.key, self.unread, top=self.whole))
         self._announce(ahead)
         return ahead
 
@@ -199,16 +193,15 @@ class OpenWindow:
         None too where it does not show whether there is something new.
         """
         plan, reread = self.plan, self.reread
-        if reread is None or self.below is None or plan.late_stream or plan.at_once:
-            return None
-        if plan.max_rows is not None:
+        is_apart = plan.late_stream or plan.at_once or plan.max_rows is not None
+        if reread is None or self.below is None or is_apart:
             return None
         limits = replace(self.whole, low=reread.low)
         both = look_ahead(self.source, plan, self.key, limits, top=self.whole)
         is_new = self._is_new(both.highest)
         if is_new is None or both.mark_at(plan.slice_rows) is not None:
             return None
-        return Ahead(survey=both if is_new else replace(both, marks=()), both=both)
+        return Ahead(both if is_new else replace(both, marks=()), both)
 
     def _is_new(self, highest: Mark | None) -> bool | None:
         """Say whether a row lies beyond the bookmark, None where that is the source's to say."""
@@ -224,8 +217,7 @@ class OpenWindow:
         if not (self.start and self.plan.is_observed and self._is_alike):
             return None
         names = KeyNames.in_table(_SPARK, Key(parts=self.key.parts[:1]))
-        limits = Range(high=Edge(self.start[:1], is_inclusive=False))
-        condition = names.within(limits)
+        condition = names.within(Range(high=Edge(self.start[:1], is_inclusive=False)))
         return RowWatch(column=BELOW, plan=self.plan, condition=condition, is_hashed=False)
 
     def report_bookmark(self) -> None:
@@ -246,15 +238,12 @@ class OpenWindow:
     @property
     def unread(self) -> Range:
         """Return what no run has read yet: the rows at the bookmark itself are known."""
-        is_begun = self.start and self.window.from_bookmark
-        return self.whole.beyond(self.start) if self.start and is_begun else self.whole
+        return self.whole.beyond(self.begun) if self.begun else self.whole
 
     def highest(self, survey: Survey) -> Mark:
         """Return the highest key, or the bookmark where nothing lies beyond it any more."""
-        highest = survey.highest or ()
-        if not (self.start and self.window.from_bookmark) or survey.lowest:
-            return highest
-        return self.start
+        begun = None if survey.lowest else self.begun
+        return begun or survey.highest or ()
 
     def marked(self, bookmark: Mapping[str, Any], mark: Mark) -> dict[str, Any]:
         """Return a bookmark that has come to a mark."""
@@ -298,16 +287,17 @@ class OpenWindow:
 
     def _warn_if_ahead(self, highest: Mark | None) -> None:
         """Say that the source ends below the bookmark, which stays."""
-        if not (self.start and self.window.from_bookmark):
+        begun = self.begun
+        if not begun:
             return
         if highest is None:
-            beyond = Range().beyond(self.start)
+            beyond = Range().beyond(begun)
             highest = look_ahead(self.source, self.plan, self.key, beyond, top=Range()).highest
-        elif len(self.key.parts) == 1 or is_same_mark(self.key, highest, self.start):
+        elif len(self.key.parts) == 1 or is_same_mark(self.key, highest, begun):
             return
         if highest:
             warn(
                 self.stream,
-                f"the bookmark {', '.join(self.start)} is ahead of the source, whose highest "
+                f"the bookmark {', '.join(begun)} is ahead of the source, whose highest "
                 f"{self.key.label} is {', '.join(highest)}; it stays",
             )

@@ -19,11 +19,10 @@ anew, and tells no deletion.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import reduce
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -64,7 +63,11 @@ def chunks(
             inform(plan.table.stream, "the next comparison is not due yet")
             yield Chunk(bookmark=bookmark, is_last=True)
             return
-        bookmark, regular = _passed(source, plan), iter(())
+        if (opened := open_window(source, plan)) is not None:
+            # The rows of now are compared, so that none is left.
+            opened.refuse_nulls()
+            bookmark = opened.passed()
+        regular = iter(())
     store.prepare()
     kept, run = store.kept(plan.table.stream), now.strftime(_STAMP)
     for chunk in regular:
@@ -93,15 +96,6 @@ def _noted(chunk: Chunk, plan: ReadPlan, store: Store, version: str) -> Iterator
         rows.unpersist()
 
 
-def _passed(source: TableSource, plan: ReadPlan) -> Mapping[str, Any]:
-    """Return the bookmark of a stream whose rows of now are compared, so that none is left."""
-    opened = open_window(source, plan)
-    if opened is None:
-        return plan.bookmark
-    opened.refuse_nulls()
-    return opened.passed()
-
-
 def _base(plan: ReadPlan, store: Store, kept: Sequence[Kept], run: str) -> Base:
     """Decide what to compare with, and remove what no run will compare with any more."""
     seen, known = _seen(plan), [one.version for one in kept if not one.is_told]
@@ -127,16 +121,11 @@ def _compared(
     current = _current(source, plan, with_rows=with_rows)
     store.write(version, changes_of(store.rows_of(base.condition), current, versions=base.versions))
     deleted = f',"{DELETED_AT}":"{now.isoformat(timespec="microseconds")}"}}'
-    record = (
-        f"if(change = 'deleted', concat(left(key, length(key) - 1), {literal(deleted)}), record)"
-    )
+    gone = f"concat(left(key, length(key) - 1), {literal(deleted)})"
     found = store.changes(version, with_rows=with_rows)
-    return Chunk(
-        frame=found.selectExpr(f"{record} as record"),
-        are_texts=True,
-        bookmark={SNAPSHOT: {"version": version}},
-        is_last=True,
-    )
+    rows = found.selectExpr(f"if(change = 'deleted', {gone}, record) as record")
+    bookmark = {SNAPSHOT: {"version": version}}
+    return Chunk(frame=rows, are_texts=True, bookmark=bookmark, is_last=True)
 
 
 def _key_of(frame: DataFrame, plan: ReadPlan) -> str:
@@ -176,10 +165,8 @@ def _whole(source: TableSource, plan: ReadPlan) -> DataFrame:
     if isinstance(source, LakeSource):
         return source.frame(plan)
     whole = replace(plan, bookmark={}, key=plan.whole_key, reads_on=False)
-    slices = full_table.chunks(source, whole)
-    return reduce(
-        lambda one, other: one.union(other), (s.frame for s in slices if s.frame is not None)
-    )
+    frames = (chunk.frame for chunk in full_table.chunks(source, whole) if chunk.frame is not None)
+    return reduce(DataFrame.union, frames)
 
 
 def changes_of(base: DataFrame, current: DataFrame, *, versions: int | None) -> DataFrame:
@@ -192,9 +179,9 @@ def changes_of(base: DataFrame, current: DataFrame, *, versions: int | None) -> 
         current.selectExpr("key", "null as old", "hash as new", "record", "1 as n")
     )
     grouped = both.groupBy("key").agg(
-        *_aggregates("sum(n) as now", "count(*) - sum(n) as before"),
-        *_aggregates("min(old) as lowest", "max(old) as highest"),
-        *_aggregates("max(new) as new", "max(record) as record"),
+        *map(F.expr, ("sum(n) as now", "count(*) - sum(n) as before")),
+        *map(F.expr, ("min(old) as lowest", "max(old) as highest")),
+        *map(F.expr, ("max(new) as new", "max(record) as record")),
     )
     agree = f"before = {versions or 0} and lowest <=> new and highest <=> new"
     twice = "concat(key, ' is the key of several rows')"
@@ -205,10 +192,6 @@ def changes_of(base: DataFrame, current: DataFrame, *, versions: int | None) -> 
     return grouped.selectExpr("key", "new as hash", f"{change} as change", "record").selectExpr(
         "key", "hash", "change", "if(change is null, null, record) as record"
     )
-
-
-def _aggregates(*expressions: str) -> list[Any]:
-    return [F.expr(expression) for expression in expressions]
 
 
 def _seen(plan: ReadPlan) -> str | None:

@@ -17,11 +17,8 @@ from tap_spark_source.plan.read_plan import KeyForm
 
 def folder_name(stream: str) -> str:
     """Return a name that no other stream has; plain names stay as they are."""
-    return re.sub(
-        r"[^A-Za-z0-9_.-]|^\.",
-        lambda found: "".join(f"~{byte:02x}" for byte in found[0].encode()),
-        stream,
-    )
+    odd = re.compile(r"[^A-Za-z0-9_.-]|^\.")
+    return odd.sub(lambda found: "".join(f"~{byte:02x}" for byte in found[0].encode()), stream)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
