@@ -59,14 +59,14 @@ class KeyNames:
 
     def within(self, limits: Range) -> str:
         """Return the condition of a range, which no row without a key fulfils."""
-        low, high = limits.low, limits.high
-        conditions = []
-        if low:
-            operator = ">=" if low.is_inclusive else ">"
-            conditions.append(self._compared(operator, low.mark))
-        if high:
-            operator = "<=" if high.is_inclusive else "<"
-            conditions.append(self._compared(operator, high.mark))
+        ends = (limits.low, ">"), (limits.high, "<")
+        conditions = [
+            self.dialect.compared(
+                self.names, self.key.parts, sign + "=" * edge.is_inclusive, edge.mark
+            )
+            for edge, sign in ends
+            if edge
+        ]
         if not conditions or len(self.names) > 1:
             conditions += [
                 f"{name} is not null"
@@ -81,9 +81,7 @@ class KeyNames:
 
     def predicates(self, part: Slice) -> list[str]:
         """Return one condition for each connection that reads a part of a slice."""
-        if part.at_once:
-            return [self.any_of(part)]
-        return self._each(part)
+        return [self.any_of(part)] if part.at_once else self._each(part)
 
     def any_of(self, part: Slice) -> str:
         """Return the one condition of all rows of a slice."""
@@ -93,20 +91,19 @@ class KeyNames:
         found = [self.within(limits) for limits in part.ranges]
         return [*found, self.missing()] if part.with_nulls else found or [NOTHING]
 
-    def _compared(self, operator: str, mark: tuple[str, ...]) -> str:
-        return self.dialect.compared(self.names, self.key.parts, operator, mark)
-
 
 def expression_of(dialect: Dialect, column: Column) -> str:
     """Return what stands for a column in a statement."""
     return f"({column.sql})" if column.sql else dialect.quote(column.origin or column.name)
 
 
-def conditions_of(dialect: Dialect, plan: ReadPlan) -> list[str]:
-    """Return the conditions that hold for every row that a plan reads."""
+def conditions_of(dialect: Dialect, plan: ReadPlan, part: Slice | None = None) -> list[str]:
+    """Return the conditions that hold for every row that a plan reads, or for those of a slice."""
     conditions = [f"({plan.where})"] if plan.where else []
     if plan.sample is not None:
         conditions.append(f"{dialect.random} < {Decimal(str(plan.sample)):f}")
+    if part is not None and plan.key is not None:
+        conditions.append(KeyNames.in_table(dialect, plan.key).any_of(part))
     return conditions
 
 

@@ -127,7 +127,10 @@ def fetched_blocks(lines: DataFrame) -> Generator[memoryview, None, int]:
         F.concat(LINE, F.expr("'\\n'")).alias(LINE), F.monotonically_increasing_id().alias("id")
     )
     kept = numbered.localCheckpoint(eager=True)
-    groups = _groups(kept)
+    items = map(F.expr, ("count(*) as rows", "max(id) as last", "sum(bytes) as bytes"))
+    table = _parts(kept).groupBy("part").agg(*items).toArrow()
+    # Number, last id and bytes of some lines at a time, in their order.
+    groups: list[dict[str, int]] = table.sort_by("part").to_pylist()
     for first, last in _ranges(kept, groups):
         table = kept.where(f"id between {first} and {last}").select(LINE).toArrow()
         for chunk in table.column(0).chunks:
@@ -145,14 +148,6 @@ def _ranges(kept: DataFrame, groups: Sequence[Mapping[str, int]]) -> Iterator[tu
         last, size = end, size + length
     if size:
         yield first, last
-
-
-def _groups(kept: DataFrame) -> list[dict[str, int]]:
-    """Return number, last id and bytes of some lines at a time, in their order."""
-    items = ("count(*) as rows", "max(id) as last", "sum(bytes) as bytes")
-    found = _parts(kept).groupBy("part").agg(*map(F.expr, items))
-    groups: list[dict[str, int]] = found.toArrow().sort_by("part").to_pylist()
-    return groups
 
 
 def _sizes(kept: DataFrame, groups: Sequence[Mapping[str, int]]) -> Iterator[tuple[int, int]]:

@@ -32,6 +32,8 @@ from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.settings import Settings
 from tap_spark_source.sources.row_json import REREAD, RowDigest, row_hash
 
+_TEXTS = ("string", "binary", "date", "timestamp", "timestamp_ntz")
+
 
 class Source(ABC):
     """A place with tables."""
@@ -51,6 +53,26 @@ class Source(ABC):
     def own_id(self) -> str | None:
         """Return the id that the source itself has, where it tells one."""
         return None
+
+    def _described(
+        self, field: T.StructField, native: str = "", reading: Reading = PLAIN
+    ) -> Column:
+        """Describe a column of a loaded frame."""
+        schema = to_json_schema(field.dataType, singer_decimal=self._settings.singer_decimal)
+        kind = schema.get("x-sql-datatype")
+        if kind and schema["type"] == ["string", "null"]:
+            # What has no JSON form of its own travels as text.
+            known = kind in _TEXTS or kind.startswith("decimal")
+            schema["x-sql-datatype"] = kind if known else "string"
+        return Column(
+            name=field.name,
+            datatype=to_ddl(field.dataType),
+            schema={**schema, **reading.hint},
+            native=native,
+            read=reading.read,
+            parse=reading.parse,
+            has_order=reading.can_be_key,
+        )
 
     @abstractmethod
     def discover(self) -> list[Table]:
@@ -107,28 +129,6 @@ class Place:
     name: str | None = None
 
 
-def describe_column(
-    field: T.StructField,
-    *,
-    singer_decimal: bool,
-    native: str = "",
-    reading: Reading = PLAIN,
-) -> Column:
-    """Describe a column of a loaded frame."""
-    schema = to_json_schema(field.dataType, singer_decimal=singer_decimal)
-    if schema.get("x-sql-datatype") and schema["type"] == ["string", "null"]:
-        schema["x-sql-datatype"] = _carried(schema["x-sql-datatype"])
-    return Column(
-        name=field.name,
-        datatype=to_ddl(field.dataType),
-        schema={**schema, **reading.hint},
-        native=native,
-        read=reading.read,
-        parse=reading.parse,
-        has_order=reading.can_be_key,
-    )
-
-
 def one_per_stream(tables: Iterable[Table]) -> list[Table]:
     """Return the tables, unless two of them would become one stream."""
     labels = defaultdict(list)
@@ -140,12 +140,6 @@ def one_per_stream(tables: Iterable[Table]) -> list[Table]:
             f"one stream for {'; '.join(clashes)}; name the one to read in tables, or rename one"
         )
     return found
-
-
-def _carried(datatype: str) -> str:
-    """Name the type that arrives: what has no JSON form of its own travels as text."""
-    known = ("string", "binary", "date", "timestamp", "timestamp_ntz")
-    return datatype if datatype in known or datatype.startswith("decimal") else "string"
 
 
 @contextmanager

@@ -22,16 +22,12 @@ from tap_spark_source.settings import Settings, absolute_path
 from tap_spark_source.sources.base import Place, source_errors
 from tap_spark_source.sources.lake import LakeSource
 
+_FAIL_FAST = {"mode": "FAILFAST"}
 # Options that keep values as they are; the user's own come after them.
 _DEFAULTS = {
     # Headers are compared with the columns, or a file with another order would be misread.
-    "csv": {
-        "header": "true",
-        "inferSchema": "true",
-        "mode": "FAILFAST",
-        "enforceSchema": "false",
-    },
-    "json": {"prefersDecimal": "true", "mode": "FAILFAST"},
+    "csv": {"header": "true", "inferSchema": "true", "enforceSchema": "false"} | _FAIL_FAST,
+    "json": {"prefersDecimal": "true"} | _FAIL_FAST,
     "parquet": {"mergeSchema": "true"},
     "orc": {"mergeSchema": "true"},
 }
@@ -140,7 +136,8 @@ class FileSource(LakeSource):
         globs = [_globbed(path) for path in paths]
         found = reader.load(globs)
         given = {name.lower() for name in self._settings.options}
-        if kind != "csv" or given & _TIME_OPTIONS or not _has_times(found.schema):
+        has_times = any(to_ddl(field.dataType) in _TIMES for field in found.schema.fields)
+        if kind != "csv" or given & _TIME_OPTIONS or not has_times:
             return found
         texts, items = _times_as_texts(found.schema)
         return reader.schema(texts).load(globs).selectExpr(*items)
@@ -152,13 +149,7 @@ class FileSource(LakeSource):
         now = datetime.now(timezone.utc).isoformat(timespec="microseconds")
         found = self._files(_globbed(path), "path", modified, label).toArrow().to_pylist()
         files = [
-            FoundFile(
-                name=_name_below(path, row["path"]),
-                path=row["path"],
-                modified=row["modified"],
-                label=row["label"],
-                is_future=row["modified"] > now,
-            )
+            FoundFile(name=_name_below(path, row["path"]), is_future=row["modified"] > now, **row)
             for row in found
         ]
         return [file for file in files if is_complete(file.name)]
@@ -201,10 +192,6 @@ def is_complete(name: str) -> bool:
     parts = name.split("/")
     hidden = any(part[0] == "." or (part[0] == "_" and "=" not in part) for part in parts)
     return not hidden and not name.endswith(_HALF_WRITTEN)
-
-
-def _has_times(schema: T.StructType) -> bool:
-    return any(to_ddl(field.dataType) in _TIMES for field in schema.fields)
 
 
 def _times_as_texts(schema: T.StructType) -> tuple[str, list[str]]:

@@ -33,7 +33,6 @@ from tap_spark_source.settings import Settings
 from tap_spark_source.sources.base import (
     Place,
     TableSource,
-    describe_column,
     one_per_stream,
     source_errors,
 )
@@ -56,10 +55,6 @@ def _labels(place: Place) -> list[str]:
         return [f"{place.schema}.{place.name}"]
     dashes = (match.start() for match in re.finditer("-", place.stream))
     return [f"{place.stream[:at]}.{place.stream[at + 1 :]}" for at in dashes]
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
 
 
 class _Found(NamedTuple):
@@ -95,8 +90,8 @@ class JdbcSource(TableSource):
         if self._id is None and self._asks_for_id and query:
             self._asks_for_id = False
             with suppress(SingerSparkError):  # not every server lets every user ask
-                self._id = _text(self._rows(query, ["id"])[0]["id"])
-        return self._id
+                self._id = self._rows(query, ["id"])[0]["id"]
+        return None if self._id is None else str(self._id)
 
     @override
     def discover(self) -> list[Table]:
@@ -131,31 +126,25 @@ class JdbcSource(TableSource):
         # Not under a name of its own: identifiers are short, and Oracle's hold no quotes.
         bare = Column(name="expression", datatype="", schema={}, sql=expression)
         with source_errors(self._settings, table.stream):
-            (field,) = self._select(table, [bare], conditions=[NOTHING]).schema.fields
-            kinds = self._kinds(table, bare)
+            (field,) = self._select(table, [bare], [NOTHING]).schema.fields
+            asked = expression_of(self._dialect, bare)
+            query = self._dialect.kinds_query(asked, self._name(table))
+            kinds = list(self._rows(query, ["low", "high"])[0].values()) if query else []
             native = str(field.metadata.get("jdbcClientType", ""))
             found = self._dialect.reading_of(field.dataType.simpleString(), kinds)
             reading = self._ordered(found, native)
             exact = replace(bare, read=reading.read, parse=reading.parse)
-            (field,) = self._select(table, [exact], conditions=[NOTHING]).schema.fields
-        column = describe_column(
-            field, singer_decimal=self._settings.singer_decimal, native=native, reading=reading
-        )
+            (field,) = self._select(table, [exact], [NOTHING]).schema.fields
+        column = self._described(field, native, reading)
         return replace(column, name=expression, sql=expression)
 
     @override
     def frame(self, plan: ReadPlan, part: Slice | None = None) -> DataFrame:
         conditions = conditions_of(self._dialect, plan)
         if part is None or plan.key is None:
-            return self._select(plan.table, plan.columns, conditions=conditions)
-        inside = KeyNames.in_query(self._dialect, plan.key)
-        return self._select(
-            plan.table,
-            plan.columns,
-            conditions=conditions,
-            along=plan.key,
-            predicates=inside.predicates(part),
-        )
+            return self._select(plan.table, plan.columns, conditions)
+        predicates = KeyNames.in_query(self._dialect, plan.key).predicates(part)
+        return self._select(plan.table, plan.columns, conditions, plan.key, predicates)
 
     @override
     def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
@@ -176,17 +165,14 @@ class JdbcSource(TableSource):
 
     @override
     def count(self, plan: ReadPlan, part: Slice | None = None) -> int:
-        conditions = conditions_of(self._dialect, plan)
-        if part is not None and plan.key is not None:
-            conditions.append(KeyNames.in_table(self._dialect, plan.key).any_of(part))
-        query = f"select count(*) as n from {self._name(plan.table)}{where_of(conditions)}"
+        where = where_of(conditions_of(self._dialect, plan, part))
+        query = f"select count(*) as n from {self._name(plan.table)}{where}"
         return int(self._rows(query, ["n"])[0]["n"])
 
     def _select(
         self,
         table: Table,
         columns: Sequence[Column],
-        *,
         conditions: Sequence[str] = (),
         along: Key | None = None,
         predicates: list[str] | None = None,
@@ -197,14 +183,15 @@ class JdbcSource(TableSource):
             f"{column.asked(expression_of(self._dialect, column))} as {quote_there(column.name)}"
             for column in columns
         ]
-        if along is not None:
-            outside = KeyNames.in_table(self._dialect, along).names
-            inside = KeyNames.in_query(self._dialect, along).names
-            items += [f"{name} as {alias}" for name, alias in zip(outside, inside, strict=True)]
-        query = f"select {', '.join(items)} from {self._name(table)}{where_of(conditions)}"
         names = [column.name for column in columns]
         if along is not None:
-            names += [f"_key{number}" for number in range(len(along.parts))]
+            outside = KeyNames.in_table(self._dialect, along).names
+            keys = [f"_key{number}" for number in range(len(along.parts))]
+            items += [
+                f"{one} as {quote_there(key)}" for one, key in zip(outside, keys, strict=True)
+            ]
+            names += keys
+        query = f"select {', '.join(items)} from {self._name(table)}{where_of(conditions)}"
         return self._load(query, names, predicates).selectExpr(
             *(f"{column.parsed(quote(column.name))} as {quote(column.name)}" for column in columns)
         )
@@ -212,12 +199,6 @@ class JdbcSource(TableSource):
     def _ordered(self, reading: Reading, native: str) -> Reading:
         """Say also whether the database sorts the type."""
         return reading if self._dialect.has_order(native) else replace(reading, can_be_key=False)
-
-    def _kinds(self, table: Table, column: Column) -> list[str]:
-        """Ask which kinds of values an expression has, where the database's types do not tell."""
-        asked = expression_of(self._dialect, column)
-        query = self._dialect.kinds_query(asked, self._name(table))
-        return list(self._rows(query, ["low", "high"])[0].values()) if query else []
 
     def _name(self, table: Table) -> str:
         return f"{self._dialect.quote(table.schema or '')}.{self._dialect.quote(table.name)}"
@@ -249,10 +230,8 @@ class JdbcSource(TableSource):
         rest = {name: value for name, value in options.items() if name not in in_url}
         reader = self.spark.read.options(**rest)
         url = self._dialect.url_with(self._dialect.url(settings.url), in_url)
-        subquery = f"({query}) t"
-        if predicates is None:
-            return reader.jdbc(url, subquery)
-        return reader.jdbc(url, subquery, predicates=predicates)
+        subquery, cut = f"({query}) t", {} if predicates is None else {"predicates": predicates}
+        return reader.jdbc(url, subquery, **cut)
 
     def _rows(self, query: str, names: Sequence[str]) -> list[dict[str, Any]]:
         with source_errors(self._settings, "the database"):
@@ -265,17 +244,15 @@ class JdbcSource(TableSource):
         if query := dialect.tables_query(wanted):
             rows = self._rows_and_id(query, dialect.table_fields)
         else:
+            indexes = dialect.indexes_query(wanted)
             rows = [
                 *self._rows_and_id(dialect.columns_query(wanted), dialect.column_fields),
-                *({**row, "what": 1} for row in self._indexes(wanted)),
+                *({**row, "what": 1} for row in self._rows(indexes, INDEX_FIELDS)),
             ]
         for row in sorted(rows, key=lambda row: (row["s"], row["t"])):
             one = found.setdefault(f"{row['s'].strip()}.{row['t']}", _Found([], []))
             one[int(row.get("what") or 0)].append(row)
         return {label: one for label, one in found.items() if one.columns}
-
-    def _indexes(self, wanted: Wanted) -> list[dict[str, Any]]:
-        return self._rows(self._dialect.indexes_query(wanted), INDEX_FIELDS)
 
     def _rows_and_id(self, query: str, names: Sequence[str]) -> list[dict[str, Any]]:
         """Ask for tables, and with the first query for the database's own id."""
@@ -287,7 +264,7 @@ class JdbcSource(TableSource):
             except SourceError:  # not every server can, and some time out: it is asked for alone
                 self._joins_id = False
             else:
-                self._id = next((_text(row[_OWN_ID]) for row in rows), None)
+                self._id = next((row[_OWN_ID] for row in rows), None)
                 return rows
         return self._rows(query, names)
 
@@ -322,15 +299,11 @@ class JdbcSource(TableSource):
         ]
         with source_errors(self._settings, table.label):
             fields = self._select(table, bare).schema.fields
-        return tuple(
-            replace(
-                describe_column(
-                    field,
-                    singer_decimal=self._settings.singer_decimal,
-                    native=str(row["native"]),
-                    reading=reading,
-                ),
-                is_nullable=not int(row["required"]),
-            )
+        columns = (
+            self._described(field, str(row["native"]), reading)
             for field, row, reading in zip(fields, rows, readings, strict=True)
+        )
+        return tuple(
+            replace(column, is_nullable=not int(row["required"]))
+            for column, row in zip(columns, rows, strict=True)
         )

@@ -24,7 +24,7 @@ from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.slices import Reach, Slice, Survey
 from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.settings import Settings
-from tap_spark_source.sources.base import TableSource, describe_column, source_errors
+from tap_spark_source.sources.base import TableSource, source_errors
 
 _SPARK = SparkSQL()
 _SAMPLED_KEYS = 20_000
@@ -52,9 +52,9 @@ class LakeSource(TableSource):
         nulls = (f"cast(null as {to_ddl(field.dataType)}) as {quote(field.name)}" for field in new)
         self._frames[table.stream] = found.selectExpr("*", *nulls)
 
-    def wanted_rows(self, frame: DataFrame, plan: ReadPlan) -> DataFrame:
-        """Leave out the rows that a plan does not ask for."""
-        for condition in conditions_of(_SPARK, plan):
+    def wanted_rows(self, frame: DataFrame, plan: ReadPlan, part: Slice | None = None) -> DataFrame:
+        """Leave out the rows that a plan, or one slice of it, does not ask for."""
+        for condition in conditions_of(_SPARK, plan, part):
             frame = frame.where(condition)
         return frame
 
@@ -71,8 +71,7 @@ class LakeSource(TableSource):
         with source_errors(self._settings, table.stream):
             frame = self._frames[table.stream].selectExpr(f"({expression}) as {quote(expression)}")
             (field,) = frame.schema.fields
-        column = describe_column(field, singer_decimal=self._settings.singer_decimal)
-        return replace(column, sql=expression)
+        return replace(self._described(field), sql=expression)
 
     @override
     def frame(self, plan: ReadPlan, part: Slice | None = None) -> DataFrame:
@@ -100,10 +99,7 @@ class LakeSource(TableSource):
 
     def _filtered(self, plan: ReadPlan, part: Slice | None) -> DataFrame:
         # One frame per table: of a Delta table it is one version, however often it is read.
-        frame = self.wanted_rows(self._frames[plan.table.stream], plan)
-        if part is not None and plan.key is not None:
-            frame = frame.where(KeyNames.in_table(_SPARK, plan.key).any_of(part))
-        return frame
+        return self.wanted_rows(self._frames[plan.table.stream], plan, part)
 
     def _keys(self, plan: ReadPlan, key: Key, *limits: Range) -> DataFrame:
         """Return the keys of the rows in one of some ranges, one row each."""
@@ -147,7 +143,4 @@ class LakeSource(TableSource):
                 "a setting when it reads Parquet files; rename it, or leave the table out"
             )
         self._frames[stream] = frame
-        return tuple(
-            describe_column(field, singer_decimal=self._settings.singer_decimal)
-            for field in frame.schema.fields
-        )
+        return tuple(map(self._described, frame.schema.fields))

@@ -35,15 +35,12 @@ def record_json(fields: Iterable[T.StructField], *, singer_decimal: bool) -> str
 
 def wire_columns(fields: Iterable[T.StructField], *, singer_decimal: bool) -> list[str]:
     """Return the Spark SQL of the columns of a record, each under its own name."""
-    return [_wire(field.name, field.dataType, singer_decimal) for field in fields]
-
-
-def _wire(name: str, datatype: T.DataType, singer_decimal: bool) -> str:
-    """Return the column as it travels, under its own name."""
-    wanted = _wire_type(datatype, singer_decimal)
-    if wanted == datatype:
-        return quote(name)
-    return f"cast({quote(name)} as {to_ddl(wanted)}) as {quote(name)}"
+    columns = []
+    for one in fields:
+        wanted, name = _wire_type(one.dataType, singer_decimal), quote(one.name)
+        is_same = wanted == one.dataType
+        columns.append(name if is_same else f"cast({name} as {to_ddl(wanted)}) as {name}")
+    return columns
 
 
 def _wire_type(datatype: T.DataType, singer_decimal: bool) -> T.DataType:
@@ -56,14 +53,11 @@ def _wire_type(datatype: T.DataType, singer_decimal: bool) -> T.DataType:
         value = _wire_type(datatype.valueType, singer_decimal)
         return T.MapType(key, value, datatype.valueContainsNull)
     if isinstance(datatype, T.StructType):
-        return T.StructType(
-            [
-                T.StructField(
-                    field.name, _wire_type(field.dataType, singer_decimal), field.nullable
-                )
-                for field in datatype.fields
-            ]
+        fields = (
+            T.StructField(one.name, _wire_type(one.dataType, singer_decimal), one.nullable)
+            for one in datatype.fields
         )
+        return T.StructType(list(fields))
     as_text = isinstance(datatype, (T.TimeType, T.VariantType, T.NullType)) or (
         singer_decimal and isinstance(datatype, T.DecimalType)
     )

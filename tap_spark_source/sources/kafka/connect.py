@@ -58,16 +58,13 @@ def _is_plain(value: Value) -> bool:
     return value("v") == "v"
 
 
-def _exact_time(datatype: str) -> Value:
-    return lambda held: exact_time(datatype).replace("{}", held)
-
-
-def _date(held: str) -> str:
-    return f"cast({held} as date)"
-
-
-def _binary(held: str) -> str:
-    return f"unbase64({held})"
+# Types of Spark that Debezium's events hold as texts.
+_AS_TEXT: dict[str, Value] = {
+    "binary": lambda held: f"unbase64({held})",
+    "date": lambda held: f"cast({held} as date)",
+    "timestamp": lambda held: exact_time("timestamp").replace("{}", held),
+    "timestamp_ntz": lambda held: exact_time("timestamp_ntz").replace("{}", held),
+}
 
 
 def _days(held: str) -> str:
@@ -128,21 +125,14 @@ _SEMANTIC: dict[str, tuple[str, Value]] = {
     "org.apache.kafka.connect.data.Time": _count("milli", _time_of_day),
     "io.debezium.time.MicroTime": _count("micro", _time_of_day),
     "io.debezium.time.NanoTime": _count("nano", _time_of_day),
-    "io.debezium.time.ZonedTimestamp": ("string", _exact_time("timestamp")),
-    "io.debezium.time.IsoDate": ("string", _date),
-    "io.debezium.time.IsoTimestamp": ("string", _exact_time("timestamp_ntz")),
+    "io.debezium.time.ZonedTimestamp": ("string", _AS_TEXT["timestamp"]),
+    "io.debezium.time.IsoDate": ("string", _AS_TEXT["date"]),
+    "io.debezium.time.IsoTimestamp": ("string", _AS_TEXT["timestamp_ntz"]),
 }
 _VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _INTEGERS = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint"}
 _SAME = ("float", "double", "boolean", "string")
-# Types of Spark that Debezium's events hold as texts.
-_AS_TEXT: dict[str, Value] = {
-    "binary": _binary,
-    "date": _date,
-    "timestamp": _exact_time("timestamp"),
-    "timestamp_ntz": _exact_time("timestamp_ntz"),
-}
 
 
 def field_of(schema: Mapping[str, Any], *, name: str | None = None, depth: int = 0) -> Field:
@@ -165,7 +155,7 @@ def _reading(schema: Mapping[str, Any], depth: int) -> tuple[str, Value]:
     if kind in _INTEGERS or kind in _SAME:
         return _INTEGERS.get(str(kind), str(kind)), as_it_is
     if kind == "bytes":
-        return "string", _binary
+        return "string", _AS_TEXT["binary"]
     if depth >= MAX_STRUCT_DEPTH:
         raise SchemaError(
             f"an event is nested deeper than {MAX_STRUCT_DEPTH} levels; leave the topic out, or "

@@ -19,7 +19,7 @@ from tap_spark_source.plan.read_plan import DELETED_AT, ReadPlan
 from tap_spark_source.plan.table import Table, is_name, is_wanted
 from tap_spark_source.plan.warnings import inform, warn
 from tap_spark_source.settings import Settings
-from tap_spark_source.sources.base import Place, Source, describe_column, source_errors
+from tap_spark_source.sources.base import Place, Source, source_errors
 from tap_spark_source.sources.kafka import connect, debezium
 
 Offsets = Mapping[str, int]
@@ -224,12 +224,7 @@ class KafkaSource(Source):
             fields = debezium.changes(nothing, shape.fields, shape.keys).schema.fields
         natives = {field.name: field.native for field in shape.fields}
         columns = tuple(
-            describe_column(
-                field,
-                singer_decimal=self._settings.singer_decimal,
-                native=natives[field.name],
-                reading=connect.hint_of(natives[field.name]),
-            )
+            self._described(field, natives[field.name], connect.hint_of(natives[field.name]))
             for field in fields
             if field.name in natives
         )
