@@ -42,11 +42,7 @@ class PlannedStream(Stream):
     _tap: TapSparkSource
 
     def __init__(
-        self,
-        tap: TapSparkSource,
-        *,
-        table: Table | None = None,
-        entry: CatalogEntry | None = None,
+        self, tap: TapSparkSource, *, table: Table | None = None, entry: CatalogEntry | None = None
     ) -> None:
         self._table = table
         self._entry = entry
@@ -188,10 +184,7 @@ class PlannedStream(Stream):
         with source_errors(self._tap.settings, self.name):
             if delta_log.can_follow(source, table):
                 return replication
-        inform(
-            self.name,
-            f"{table.label} records no changes to follow; it is read by FULL_TABLE",
-        )
+        inform(self.name, f"{table.label} records no changes to follow; it is read by FULL_TABLE")
         self.forced_replication_method = FULL_TABLE
         return Replication()
 
@@ -212,8 +205,7 @@ class PlannedStream(Stream):
             found["replication_key"] = old = new
         if new and old not in (None, new):
             inform(
-                self.name,
-                f"the replication key was {old} and is now {new}; reading from the start",
+                self.name, f"the replication key was {old} and is now {new}; reading from the start"
             )
             del found["replication_key"]
             found.pop(AT_BOOKMARK, None)

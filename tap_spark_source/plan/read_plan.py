@@ -270,14 +270,12 @@ def plan_snapshot(
     table: Table, settings: Settings, *, key_properties: Sequence[str]
 ) -> Snapshot | None:
     """Read the options of a table's stream."""
-    stream, path = table.stream, settings.snapshot_path
-    options = settings.of_stream(stream)
-    mode = options.snapshot
+    stream, path, options = table.stream, settings.snapshot_path, settings.of_stream(table.stream)
+    mode, every = options.snapshot, options.snapshot_every
     if mode is None or not options.is_compared:
         return None
     if not path:
         raise SettingsError(f"{stream}: snapshot {mode} needs snapshot_path, where snapshots live")
-    every = options.snapshot_every
     seconds = parse_duration(every) if every is not None else 0
     if seconds is None:
         raise SettingsError(

@@ -126,11 +126,7 @@ class Replication:
 
 
 def plan_replication(
-    stream: str,
-    settings: Settings,
-    *,
-    columns: Container[str],
-    entry: CatalogEntry | None = None,
+    stream: str, settings: Settings, *, columns: Container[str], entry: CatalogEntry | None = None
 ) -> Replication:
     """Decide on method and key of a stream; `entry` is the one in the user's catalog."""
     options = settings.of_stream(stream)

@@ -76,7 +76,12 @@ def mapped(
 
     `arrives` are the properties of the records as they arrive.
     """
-    ours = [one for name, one in maps.items() if _concerns(name, one, plan.table.stream)]
+    stream = plan.table.stream
+    ours = [
+        one
+        for name, one in maps.items()
+        if isinstance(one, Mapping) and fnmatch(stream, str(one.get("__source__", name)))
+    ]
     if any("__filter__" in one for one in ours):
         return _some(CHANGES_ONLY if plan.new_files else "a filter of stream_maps")
     if scope.rows == RANGE:
@@ -85,12 +90,6 @@ def mapped(
         if not same or column not in arrives:
             return _some("a replication key that stream_maps change")
     return scope
-
-
-def _concerns(name: str, definition: Any, stream: str) -> bool:
-    """Say whether an entry of stream_maps makes records of a stream."""
-    is_map = isinstance(definition, Mapping)
-    return is_map and fnmatch(stream, str(definition.get("__source__", name)))
 
 
 def _some(why: str) -> Scope:

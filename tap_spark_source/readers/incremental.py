@@ -108,7 +108,7 @@ def _above(opened: OpenWindow, survey: Survey) -> Iterator[Chunk]:
         return
     highest, last = survey.highest, opened.highest(survey)
     whole = opened.whole.up_to(highest)
-    stop = _stop_in_heap(opened, survey)
+    stop = _stop_within_value(opened, survey)
     if stop:
         whole, last, plan = opened.unread.up_to(stop), stop, replace(plan, max_rows=None)
         survey = look_ahead(source, plan, key, whole)
@@ -175,7 +175,7 @@ def _beyond(opened: OpenWindow, highest: Mark | None, bookmark: Mapping[str, Any
     return Chunk(frame=opened.frame(limits), bookmark=bookmark, is_last=True)
 
 
-def _stop_in_heap(opened: OpenWindow, survey: Survey) -> Mark | None:
+def _stop_within_value(opened: OpenWindow, survey: Survey) -> Mark | None:
     """Return where a limited run ends, if that is among the rows of the bookmark's first part.
 
     They are read again by the run that comes beyond them, and until then each run goes on

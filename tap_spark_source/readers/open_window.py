@@ -13,7 +13,7 @@ from singer_spark.report import report
 from tap_spark_source.dialects.statements import KeyNames, SparkSQL
 from tap_spark_source.plan.key import Edge, Key, Mark, Range, is_empty, is_same_mark, is_value
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.plan.slices import Slice, Survey, is_heap
+from tap_spark_source.plan.slices import Slice, Survey, share_one_value
 from tap_spark_source.plan.warnings import inform, warn
 from tap_spark_source.plan.window import Bounds, Window, bad_bound
 from tap_spark_source.readers.chunks import look_ahead
@@ -277,7 +277,7 @@ class OpenWindow:
                 "until then are below the bookmark and will be missed: correct it, or leave it out "
                 "by where",
             )
-        if is_heap(survey.marks):
+        if share_one_value(survey.marks):
             warn(
                 self.stream,
                 f"more than {rows} rows share the {self.key.label} "

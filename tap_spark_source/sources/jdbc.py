@@ -30,12 +30,7 @@ from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.slices import Reach, Slice, Survey
 from tap_spark_source.plan.table import Column, Table, is_name, is_wanted
 from tap_spark_source.settings import Settings
-from tap_spark_source.sources.base import (
-    Place,
-    TableSource,
-    one_per_stream,
-    source_errors,
-)
+from tap_spark_source.sources.base import Place, TableSource, one_per_stream, source_errors
 
 _OWN_ID = "own_id"
 # As many names as every database takes in one list.
@@ -230,8 +225,10 @@ class JdbcSource(TableSource):
         rest = {name: value for name, value in options.items() if name not in in_url}
         reader = self.spark.read.options(**rest)
         url = self._dialect.url_with(self._dialect.url(settings.url), in_url)
-        subquery, cut = f"({query}) t", {} if predicates is None else {"predicates": predicates}
-        return reader.jdbc(url, subquery, **cut)
+        subquery = f"({query}) t"
+        if predicates is None:
+            return reader.jdbc(url, subquery)
+        return reader.jdbc(url, subquery, predicates=predicates)
 
     def _rows(self, query: str, names: Sequence[str]) -> list[dict[str, Any]]:
         with source_errors(self._settings, "the database"):

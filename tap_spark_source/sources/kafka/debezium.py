@@ -27,8 +27,6 @@ HAS_ROW = (
     "coalesce(get_json_object(cast(value as string), '$.payload.after'), "
     "get_json_object(cast(value as string), '$.after')) is not null"
 )
-_UPDATE = "e.op = 'u'"
-_NOT_OLD = "false as is_old"
 _LARGE = "lacks a large value that did not change (set REPLICA IDENTITY FULL in the database)"
 
 
@@ -55,9 +53,8 @@ def read_event(key: str | None, value: str | None) -> Event | None:
         return None
     names = _object(key)
     names = names["payload"] if isinstance(names.get("payload"), dict) else names
-    return Event(
-        schema=schema if isinstance(schema, dict) else None, payload=payload, keys=tuple(names)
-    )
+    schema = schema if isinstance(schema, dict) else None
+    return Event(schema=schema, payload=payload, keys=tuple(names))
 
 
 def _object(text: str | None) -> dict[str, Any]:
@@ -77,12 +74,8 @@ def tell_types(events: Sequence[Event]) -> bool:
     """Say whether there is more than keys of deleted rows to learn types from."""
     rows = [(event, event.image("before")) for event in events]
     others = [row[name] for event, row in rows for name in row if name not in event.keys]
-    return (
-        have_schema(events)
-        or any(event.image("after") for event in events)
-        or any(value is not None for value in others)
-        or not others
-    )
+    is_told = have_schema(events) or any(event.image("after") for event in events)
+    return is_told or not others or any(value is not None for value in others)
 
 
 def keys_of(events: Sequence[Event]) -> tuple[str, ...]:
@@ -119,13 +112,9 @@ def guessed_fields(rows: Sequence[Mapping[str, Any]]) -> list[Field]:
 
 
 def _guess(kinds: set[type]) -> str:
-    if kinds == {bool}:
-        return "boolean"
-    if kinds == {int}:
-        return "bigint"
-    if kinds and kinds <= {int, float}:
-        return "double"
-    return "string"
+    if kinds in ({bool}, {int}):
+        return "boolean" if bool in kinds else "bigint"
+    return "double" if kinds and kinds <= {int, float} else "string"
 
 
 def changes(
@@ -154,11 +143,7 @@ def changes(
         f"{quote(field.name)}: {field.json_type}" for field in fields if field.name in keys
     )
     parsed = events.selectExpr(
-        "topic",
-        "partition",
-        "offset",
-        "timestamp",
-        "value is null as is_tombstone",
+        *("topic", "partition", "offset", "timestamp", "value is null as is_tombstone"),
         "is_orphan" if "is_orphan" in events.columns else "false as is_orphan",
         f"{_from_json('value', f'payload: struct<{inside}>, {inside}')} as j",
         f"{_from_json('key', f'payload: struct<{key}>, {key}')} as k" if key else "null as k",
@@ -174,20 +159,18 @@ def changes(
         f"{_is_told_by_key(keys)} as is_orphan",
     )
     images = f"if({_moves(keys)}, array(true, false), array(false))"
-    checked = checked.selectExpr("*", f"explode({images}) as is_old" if has_own_key else _NOT_OLD)
+    checked = checked.selectExpr(
+        "*", f"explode({images}) as is_old" if has_own_key else "false as is_old"
+    )
     raw = checked.selectExpr(
         *(f"{_raw(field, keys)} as _{number}" for number, field in enumerate(fields)),
         "coalesce(timestamp_millis(coalesce(e.source.ts_ms, e.ts_ms)), timestamp) as _sdc_told_at",
         "if(is_orphan or is_old, 'd', e.op) as _sdc_op",
     )
-    rows = raw.selectExpr(
-        *(
-            f"{field.value(f'_{number}')} as {quote(field.name)}"
-            for number, field in enumerate(fields)
-        ),
-        "_sdc_told_at",
-        "_sdc_op",
+    values = (
+        f"{one.value(f'_{number}')} as {quote(one.name)}" for number, one in enumerate(fields)
     )
+    rows = raw.selectExpr(*values, "_sdc_told_at", "_sdc_op")
     wanted = f"coalesce(({where}), false)" if where else "true"
     # Other tombstones and messages are passed over only here: Spark may check a condition before
     # another, and so raise the error of an event that an earlier one would have left out.
@@ -208,10 +191,7 @@ def look(events: DataFrame) -> DataFrame:
     text = "cast(value as string)"
     op = f"coalesce(get_json_object({text}, '$.payload.op'), get_json_object({text}, '$.op'))"
     narrow = events.selectExpr(
-        "partition",
-        "offset",
-        "key",
-        "value is null and key is not null as is_tombstone",
+        *("partition", "offset", "key", "value is null and key is not null as is_tombstone"),
         f"{op} as op",
         f"if({op} in ('c', 'u', 'd', 'r'), md5(get_json_object({text}, '$.schema')), null) schema",
     )
@@ -246,7 +226,8 @@ def _moves(keys: Sequence[str]) -> str:
     names = [quote(key) for key in keys]
     told = [f"e.before.{name} is not null" for name in names]
     same = " and ".join(f"e.before.{name} <=> e.after.{name}" for name in names)
-    return f"coalesce({' and '.join([_UPDATE, *told])} and not ({same}), false)"
+    conditions = " and ".join(["e.op = 'u'", *told])
+    return f"coalesce({conditions} and not ({same}), false)"
 
 
 def _gone(key: str) -> str:

@@ -158,9 +158,8 @@ class KafkaSource(Source):
         shape = self._shape(plan.table.stream, topic)
         events = self._events(topic, first, last)
         if orphans is not None:
-            marked = orphans.selectExpr(
-                "cast(part as int) as partition", "offset", "true as is_orphan"
-            )
+            partition = "cast(part as int) as partition"
+            marked = orphans.selectExpr(partition, "offset", "true as is_orphan")
             events = events.join(F.broadcast(marked), ["partition", "offset"], "left")
         types = {column.name: column.datatype for column in plan.table.columns}
         read = connect.carried(shape.fields, fields, types) if fields else shape.fields
@@ -185,22 +184,16 @@ class KafkaSource(Source):
         }
 
     def _events(self, topic: str, first: Offsets, last: Offsets, **options: str) -> DataFrame:
-        bounds = {
-            "subscribe": topic,
-            "startingOffsets": json.dumps({topic: dict(first)}),
-            "endingOffsets": json.dumps({topic: dict(last)}),
-        }
-        return (
-            self.spark.read.format("kafka")
-            .options(**{**self._options(), **bounds, **options})
-            .load()
-        )
+        start, end = (json.dumps({topic: dict(offsets)}) for offsets in (first, last))
+        bounds = {"subscribe": topic, "startingOffsets": start, "endingOffsets": end}
+        reader = self.spark.read.format("kafka")
+        return reader.options(**{**self._options(), **bounds, **options}).load()
 
     def _streams(self) -> dict[str, str]:
         """Return the topics by the streams that they become."""
         streams = defaultdict(list)
+        wanted = self._settings.tables
         for topic in sorted(self.ends):
-            wanted = self._settings.tables
             if is_wanted(topic, wanted) or is_wanted(label_of(topic), wanted):
                 streams[label_of(topic).replace(".", "-")].append(topic)
         if clashes := [", ".join(topics) for topics in streams.values() if len(topics) > 1]:
