@@ -7,10 +7,10 @@ from typing import TypeAlias
 from singer_spark.engine.session import open_session
 from tap_spark_source.settings import Settings
 from tap_spark_source.sources.base import TableSource
-from tap_spark_source.sources.catalog import CatalogSource
 from tap_spark_source.sources.files import FileSource
 from tap_spark_source.sources.jdbc import JdbcSource
 from tap_spark_source.sources.kafka.topics import KafkaSource
+from tap_spark_source.sources.lake import CatalogSource
 
 AnySource: TypeAlias = TableSource | KafkaSource
 
