@@ -62,8 +62,7 @@ class PlannedStream(Stream):
 
     def _settle_keys(self) -> None:
         """Decide on keys and method; the SDK would let the entry's fields beat the metadata."""
-        settings, entry = self._tap.settings, self._entry
-        options = settings.of_stream(self.name)
+        entry, options = self._entry, self._tap.settings.of_stream(self.name)
         found = self._table.keys if self._table else ()
         given = entry.key_properties if entry else None
         self.primary_keys = tuple(given or options.key_properties or found)
@@ -75,9 +74,8 @@ class PlannedStream(Stream):
         self.replication_key = next((name for name in plain if name in columns), None)
 
     def _decide(self, columns: Iterable[str]) -> Replication:
-        return plan_replication(
-            self.name, self._tap.settings, columns=set(columns), entry=self._entry
-        )
+        settings = self._tap.settings
+        return plan_replication(self.name, settings, columns=set(columns), entry=self._entry)
 
     @property  # type: ignore[explicit-override]
     @override
@@ -193,20 +191,16 @@ class PlannedStream(Stream):
         found = dict(self.stream_state)
         if self._tap.settings.has_window:
             return found
-        for marker in _SDK_MARKERS:
-            found.pop(marker, None)
+        found = {name: one for name, one in found.items() if name not in _SDK_MARKERS}
         old = found.get("replication_key")
         if new and old is None and found.get("replication_key_value") is not None:
             # As many a state that was written by hand, or by another tap.
-            inform(
-                self.name,
-                f"the bookmark names no replication_key; its value is taken for one of {new}",
-            )
+            text = f"the bookmark names no replication_key; its value is taken for one of {new}"
+            inform(self.name, text)
             found["replication_key"] = old = new
         if new and old not in (None, new):
-            inform(
-                self.name, f"the replication key was {old} and is now {new}; reading from the start"
-            )
+            text = f"the replication key was {old} and is now {new}; reading from the start"
+            inform(self.name, text)
             del found["replication_key"]
             found.pop(AT_BOOKMARK, None)
             found.pop("replication_key_value", None)
@@ -215,12 +209,12 @@ class PlannedStream(Stream):
     @cached_property
     def takes_sdk_path(self) -> bool:
         """Say whether Python must look at each record."""
-        for crumb, is_chosen in self.mask.items():
-            if len(crumb) > 2 and not is_chosen and self.mask[crumb[:2]]:
-                return True
-        maps = self.stream_maps
-        is_plain = len(maps) == 1 and type(maps[0]) is SameRecordTransform
-        return not is_plain or bool(self.config.get("flattening_enabled"))
+        is_thinned = any(
+            len(crumb) > 2 and not is_chosen and self.mask[crumb[:2]]
+            for crumb, is_chosen in self.mask.items()
+        )
+        is_mapped = [type(one) for one in self.stream_maps] != [SameRecordTransform]
+        return is_thinned or is_mapped or bool(self.config.get("flattening_enabled"))
 
 
 def json_schema(

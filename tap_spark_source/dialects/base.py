@@ -73,10 +73,13 @@ class Dialect:
     # How to read columns by the name of their type there, and expressions by their type in Spark.
     readings: Mapping[str, Reading] = {}
     expressions: Mapping[str, Reading] = {}
+    # Where the type of an expression tells nothing: the query of the kinds of its values.
+    kinds_query: str | None = None
+    # Bytes by their digits, an ordered query cut off, the number of its rows, every n-th of them.
     bytes_literal = "X'{digits}'"
     first_rows = "{query} fetch first {rows} rows only"
     row_number = "row_number() over (order by {order})"
-    multiple = "mod({number}, {step}) = 0"
+    every_nth = "mod(n, {step}) = 0"
     # Connection properties that those of the user come after.
     properties: Mapping[str, str] = {}
     # What ends a wait for a server that is gone: half a minute for a connection, a minute for a
@@ -119,18 +122,6 @@ class Dialect:
         rest = self.compared(names[1:], columns[1:], operator, mark[1:])
         strict = operator[0]
         return f"({names[0]} {strict}= {literal} and ({names[0]} {strict} {literal} or {rest}))"
-
-    def limited(self, query: str, rows: int) -> str:
-        """Cut an ordered query off after so many rows."""
-        return self.first_rows.format(query=query, rows=rows)
-
-    def is_multiple(self, number: str, step: int) -> str:
-        """Say whether a whole number is a multiple of another."""
-        return self.multiple.format(number=number, step=step)
-
-    def numbered(self, order: str) -> str:
-        """Return the number of a row of a query that is ordered already."""
-        return self.row_number.format(order=order)
 
     def url(self, url: str) -> str:
         """Return the URL as Spark and the driver need it."""
@@ -253,11 +244,6 @@ class Dialect:
         """Say whether a text is surely sorted by its bytes, not by the rules of a language."""
         del column
         return False
-
-    def kinds_query(self, expression: str, table: str) -> str | None:
-        """Return the query of the kinds of an expression's values, where its type tells nothing."""
-        del expression, table
-        return None
 
 
 def named(dialect: Dialect, labels: Sequence[str]) -> Wanted:

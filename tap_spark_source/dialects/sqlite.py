@@ -47,6 +47,11 @@ class SQLite(Dialect):
     random = "abs(random() / 9223372036854775808.0)"
     system_schemas = ("",)
     arrives_as_text = True
+    # The ends alone: kinds are ordered, numbers before texts before bytes.
+    kinds_query = (
+        "select typeof((select min({expression}) from {table})) as low, "
+        "typeof((select max({expression}) from {table})) as high"
+    )
     first_rows = "select * from ({query} limit {rows})"
     unites = True
 
@@ -111,13 +116,6 @@ class SQLite(Dialect):
         """Trust columns that keep texts as they are, in the default order; times may be numbers."""
         native = column.native.upper()
         return "COLLATE" not in native and any(one in native for one in ("CHAR", "CLOB", "TEXT"))
-
-    @override
-    def kinds_query(self, expression: str, table: str) -> str:
-        """Ask for the ends alone: kinds are ordered, numbers before texts before bytes."""
-        ends = (f"(select {end}({expression}) from {table})" for end in ("min", "max"))
-        low, high = ends
-        return f"select typeof({low}) as low, typeof({high}) as high"
 
     @override
     def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:

@@ -41,7 +41,7 @@ class SQLServer(Dialect):
     readings = _READINGS
     expressions = {"timestamp_ntz": _ZONELESS, "timestamp": _READINGS["datetimeoffset"]}
     bytes_literal = "0x{digits}"
-    multiple = "{number} % {step} = 0"
+    every_nth = "n % {step} = 0"
     # An order inside a query needs an end.
     first_rows = "{query} offset 0 rows fetch next {rows} rows only"
 

@@ -125,12 +125,14 @@ def survey_statement(names: KeyNames, table: str, where: str | None, reach: Reac
     def ordered(limits: Range, direction: str, rows: int) -> str:
         order = ", ".join(f"{name}{direction}" for name in names.names)
         condition = where_of([*([f"({where})"] if where else []), names.within(limits)])
-        return dialect.limited(f"select {keys} from {table}{condition} order by {order}", rows)
+        query = f"select {keys} from {table}{condition} order by {order}"
+        return dialect.first_rows.format(query=query, rows=rows)
 
     first = ordered(reach.limits, "", reach.rows)
-    nth = dialect.is_multiple("n", reach.step)
+    nth = dialect.every_nth.format(step=reach.step)
+    number = dialect.row_number.format(order=columns)
     marks = (
-        f"select n, {columns} from (select {dialect.numbered(columns)} as n, {columns} "
+        f"select n, {columns} from (select {number} as n, {columns} "
         f"from ({first}) w) m where n in (1, {reach.rows}) or {nth}"
     )
     if reach.top is None:

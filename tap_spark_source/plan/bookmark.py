@@ -17,10 +17,7 @@ SNAPSHOT = "snapshot"
 
 
 def goes_on(plan: ReadPlan, resume: str = LOAD) -> bool:
-    """Say whether an interrupted load can go on: not where the table is cut along other columns.
-
-    Markers of earlier releases do not name them.
-    """
+    """Say whether an interrupted load can go on: not where the table is cut along other columns."""
     marker, key = plan.bookmark.get(resume), plan.key
     if marker is None or key is None:
         return False

@@ -12,7 +12,7 @@ from singer_spark.duration import parse_duration
 from singer_spark.errors import SettingsError, SourceError
 from tap_spark_source.plan.key import Key
 from tap_spark_source.plan.replication import Replication
-from tap_spark_source.plan.source_settings import limiting_option, source_of
+from tap_spark_source.plan.source_settings import limiting_option, place_of
 from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.plan.window import Window, plan_window
 from tap_spark_source.settings import Settings, StreamOptions
@@ -255,6 +255,11 @@ class KeyForm:
         """Write the form as it is kept beside the keys."""
         return {"source": self.source, "key": list(self.key)}
 
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> KeyForm:
+        """Read the form that is kept."""
+        return cls(source=found["source"], key=tuple(found["key"]))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
@@ -283,7 +288,7 @@ def plan_snapshot(
         )
     keys = [column for column in map(table.column, key_properties) if column]
     written = tuple(_written(column, as_text=settings.singer_decimal) for column in keys)
-    form = KeyForm(source=source_of(settings.url), key=written)
+    form = KeyForm(source=place_of(settings), key=written)
     return Snapshot(mode=mode, path=path, form=form, every=seconds)
 
 

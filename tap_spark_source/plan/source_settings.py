@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -185,16 +184,3 @@ def _database(rest: str) -> str:
 
 def _without_login(address: str) -> str:
     return re.sub(r"//[^@/]*@", "//", address)
-
-
-# Parameters of a JDBC URL that say where the tables are; all others say how to get there.
-_PLACES = ("database", "databasename", "db", "schema", "currentschema", "servicename", "catalog")
-
-
-def source_of(url: str) -> str:
-    """Return what tells a source from others: a hash of where it is, without who asks it how."""
-    place, *options = re.split("[?;&]", url)
-    named = (option for option in options if option.partition("=")[0].lower() in _PLACES)
-    # Who logs in stands before an @; Oracle writes it without slashes.
-    place = re.sub(r"//[^@/]*@", "//", re.sub(r":thin:[^@]*@", ":thin:", place)).rstrip("/")
-    return hashlib.sha256(";".join([place, *sorted(named)]).encode()).hexdigest()[:16]

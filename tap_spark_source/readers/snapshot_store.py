@@ -23,14 +23,11 @@ def folder_name(stream: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """One version that is kept: of a comparison, or of keys that were told without one.
-
-    The form is None where it was not kept, as in versions of earlier releases.
-    """
+    """One version that is kept: of a comparison, or of keys that were told without one."""
 
     version: str
     is_told: bool
-    form: KeyForm | None
+    form: KeyForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +60,14 @@ class Store:
         """Return what is there; fail where it is of another source."""
         found = self._whole().where("key is null").select("version", "change", "record")
         kept = [
-            Kept(version=row["version"], is_told=bool(row["change"]), form=_form(row["record"]))
+            Kept(
+                version=row["version"],
+                is_told=bool(row["change"]),
+                form=KeyForm.from_json(json.loads(row["record"])),
+            )
             for row in found.toArrow().to_pylist()
         ]
-        if any(one.form and one.form.source != self.form.source for one in kept):
+        if any(one.form.source != self.form.source for one in kept):
             raise SettingsError(
                 f"{stream}: {self.path} holds comparisons of another source; set a snapshot_path "
                 "that no other source has. Where it is the same source at another address, remove "
@@ -143,7 +144,7 @@ def base_of(kept: Sequence[Kept], form: KeyForm, version: str | None, *, run: st
 
     `version` is named by the bookmark, `run` is that of what this run has told.
     """
-    same = {one.version for one in kept if _is_same(one.form, form)}
+    same = {one.version for one in kept if one.form.key == form.key}
     other = {one.version for one in kept} - same
     if version is None or version in other:
         return Base(condition=f"version in ({_listed({*same, run})})", versions=None)
@@ -154,17 +155,5 @@ def base_of(kept: Sequence[Kept], form: KeyForm, version: str | None, *, run: st
     return Base(condition=condition, versions=sum(one >= version for one in compared))
 
 
-def _is_same(kept: KeyForm | None, form: KeyForm) -> bool:
-    # Keys of several columns had the order of the table once.
-    return kept.key == form.key if kept else len(form.key) == 1
-
-
 def _listed(versions: Iterable[str]) -> str:
     return ", ".join(map(literal, sorted(versions)))
-
-
-def _form(text: str | None) -> KeyForm | None:
-    if text is None:
-        return None
-    found = json.loads(text)
-    return KeyForm(source=found["source"], key=tuple(found["key"]))

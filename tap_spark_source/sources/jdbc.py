@@ -123,8 +123,10 @@ class JdbcSource(TableSource):
         with source_errors(self._settings, table.stream):
             (field,) = self._select(table, [bare], [NOTHING]).schema.fields
             asked = expression_of(self._dialect, bare)
-            query = self._dialect.kinds_query(asked, self._name(table))
-            kinds = list(self._rows(query, ["low", "high"])[0].values()) if query else []
+            kinds: list[str] = []
+            if query := self._dialect.kinds_query:
+                query = query.format(expression=asked, table=self._name(table))
+                kinds = list(self._rows(query, ["low", "high"])[0].values())
             native = str(field.metadata.get("jdbcClientType", ""))
             found = self._dialect.reading_of(field.dataType.simpleString(), kinds)
             reading = self._ordered(found, native)
