@@ -25,7 +25,7 @@ from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.readers.open_window import bounds_of
 from tap_spark_source.settings import Settings
 from tests.support.memory import MemorySource
-from tests.support.ways import BY_AT, BY_AT_AND_ID, BY_ID, Run, incremental, plan, rows
+from tests.support.readers import BY_AT, BY_AT_AND_ID, BY_ID, Run, incremental, plan, rows
 
 KINDS = {"id": "bigint", "at": "bigint", "day": "date", "code": "string"}
 COLUMNS = tuple(Column(name=name, datatype=kind, schema={}) for name, kind in KINDS.items())

@@ -14,7 +14,7 @@ from tap_spark_source.plan.key import Key
 from tap_spark_source.plan.scope import read_for
 from tap_spark_source.sources.row_json import REREAD, RowDigest, RowWatch
 from tests.support.memory import MemorySource, rows_of
-from tests.support.ways import BY_AT, BY_AT_AND_ID, TABLE, Run, incremental, rows
+from tests.support.readers import BY_AT, BY_AT_AND_ID, TABLE, Run, incremental, rows
 
 KNOWN = [1, 2, 3, 3, None]
 
