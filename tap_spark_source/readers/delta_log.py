@@ -9,8 +9,8 @@ that key, at the same version.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -32,11 +32,9 @@ _IMAGE = "_change_type in ('insert', 'update_postimage')"
 _AFRESH = "remove the stream's bookmark from the state, and it is read in full again"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Log:
+class _Log(NamedTuple):
     table: str
     version: int
-    has_feed: bool
 
 
 def chunks(source: LakeSource, plan: ReadPlan) -> Iterator[Chunk]:
@@ -44,7 +42,7 @@ def chunks(source: LakeSource, plan: ReadPlan) -> Iterator[Chunk]:
     start = plan.bookmark.get(DELTA_VERSION)
     if start is None:
         _refuse_restart(plan)
-    log = _look(source, plan, source.sql_name(plan.table))
+    log = _look(source, plan)
     if start is None:
         yield from _first_read(source, plan, log)
     else:
@@ -101,7 +99,7 @@ def _further_read(source: LakeSource, plan: ReadPlan, log: _Log, start: int) -> 
 
 def preview(source: LakeSource, plan: ReadPlan) -> Preview:
     """Describe the read by versions: the last that was read, the table's, the rows between."""
-    log = _look(source, plan, source.sql_name(plan.table))
+    log = _look(source, plan)
     start = plan.bookmark.get(DELTA_VERSION)
     if start is None:
         rest = full_table.rest_of(source, plan, DELTA_SNAPSHOT)
@@ -142,16 +140,16 @@ def can_follow(source: LakeSource, table: Table) -> bool:
 
 def _detail(source: LakeSource, name: str) -> dict[str, Any]:
     detail = source.spark.sql(f"describe detail {name}").select("format", "id", "properties")
-    (row,) = detail.toArrow().to_pylist()
-    return dict(row)
+    return dict(detail.toArrow().to_pylist()[0])
 
 
 def _has_feed(detail: Mapping[str, Any]) -> bool:
     return dict(detail["properties"] or ()).get("delta.enableChangeDataFeed") == "true"
 
 
-def _look(source: LakeSource, plan: ReadPlan, name: str) -> _Log:
+def _look(source: LakeSource, plan: ReadPlan) -> _Log:
     """Ask for the table's newest version, which bounds this read."""
+    name = source.sql_name(plan.table)
     row = _detail(source, name)
     if row["format"] != "delta":
         raise SettingsError(
@@ -159,13 +157,12 @@ def _look(source: LakeSource, plan: ReadPlan, name: str) -> _Log:
             f"{row['format']}; choose another replication_method"
         )
     history = source.spark.sql(f"describe history {name} limit 1").select("version").toArrow()
-    log = _Log(table=row["id"], version=history[0][0].as_py(), has_feed=_has_feed(row))
-    if not log.has_feed:
+    if not _has_feed(row):
         raise SourceError(
             f"{plan.table.stream}: {plan.table.label} records no changes; set its property "
             f"delta.enableChangeDataFeed to true, then {_AFRESH}"
         )
-    return log
+    return _Log(row["id"], history[0][0].as_py())
 
 
 def _checked(plan: ReadPlan, log: _Log, name: str, version: object) -> int:
@@ -181,18 +178,15 @@ def _checked(plan: ReadPlan, log: _Log, name: str, version: object) -> int:
 
 
 def _feed(source: LakeSource, plan: ReadPlan, first: int, last: int) -> DataFrame:
-    feed = source.spark.read.option("readChangeFeed", "true").options(
-        startingVersion=str(first), endingVersion=str(last)
-    )
+    bounds = {"startingVersion": str(first), "endingVersion": str(last)}
+    feed = source.spark.read.option("readChangeFeed", "true").options(**bounds)
     name = source.sql_name(plan.table)
     # By name: Spark Connect expands a star before it learns that this is the feed.
     columns = [quote(column) for column in source.spark.table(name).columns]
     return feed.table(name).selectExpr(*columns, *_OF_FEED)
 
 
-def _rows_by_version(
-    source: LakeSource, plan: ReadPlan, first: int, last: int
-) -> Mapping[int, int]:
+def _rows_by_version(source: LakeSource, plan: ReadPlan, first: int, last: int) -> dict[int, int]:
     """Count the changes of each commit; whether they are still there shows when they are read."""
     try:
         found = _feed(source, plan, first, last).groupBy("_commit_version").count().toArrow()

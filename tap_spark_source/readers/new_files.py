@@ -60,9 +60,8 @@ def new_files(
 ) -> list[FoundFile]:
     """Choose the files that were not read yet as they are, the oldest first."""
     lowest, times = _earlier(seen.get("modified", ""), lookback), _times(seen, found)
-    fresh = [
-        file for file in found if file.modified >= lowest and times.get(file.name) != file.modified
-    ]
+    late = (file for file in found if file.modified >= lowest)
+    fresh = (file for file in late if times.get(file.name) != file.modified)
     return sorted(fresh, key=lambda file: (file.modified, file.name))
 
 

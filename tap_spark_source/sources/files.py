@@ -122,9 +122,8 @@ class FileSource(LakeSource):
         self, paths: Sequence[str], *, root: str, schema: T.StructType | None = None
     ) -> DataFrame:
         kind = self._settings.kind
-        reader = self.spark.read.format(kind).options(
-            **{**_DEFAULTS.get(kind, {}), **self._settings.options}
-        )
+        options = {**_DEFAULTS.get(kind, {}), **self._settings.options}
+        reader = self.spark.read.format(kind).options(**options)
         if kind == "delta":
             return reader.load(root)
         if schema is not None:

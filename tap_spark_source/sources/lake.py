@@ -48,11 +48,8 @@ class LakeSource(TableSource):
     def pin(self, table: Table, version: int) -> None:
         """Read a Delta table as it was at a version; columns that it did not have then are NULL."""
         found = self.spark.sql(f"select * from {self.sql_name(table)} version as of {version}")
-        new = [
-            field
-            for field in self._frames[table.stream].schema.fields
-            if field.name not in found.columns
-        ]
+        known = self._frames[table.stream].schema.fields
+        new = (field for field in known if field.name not in found.columns)
         nulls = (f"cast(null as {to_ddl(field.dataType)}) as {quote(field.name)}" for field in new)
         self._frames[table.stream] = found.selectExpr("*", *nulls)
 
@@ -120,21 +117,18 @@ class LakeSource(TableSource):
         """Return the lowest key and the number of rows of a range, the highest key of another."""
         inside = KeyNames.in_query(_SPARK, key)
         whole, places = f"struct({', '.join(inside.names)})", range(len(key.parts))
-        limits, ranges = inside.within(reach.limits), [reach.limits]
-        top = NOTHING
+        limits, top = inside.within(reach.limits), NOTHING
         if reach.top is not None:
-            top, ranges = inside.within(reach.top), [reach.limits, reach.top]
+            top = inside.within(reach.top)
+        ranges = [one for one in (reach.limits, reach.top) if one is not None]
         ends = self._keys(plan, key, *ranges).selectExpr(
             f"min({whole}) filter (where {limits}) as low",
             f"max({whole}) filter (where {top}) as high",
             f"count_if({limits}) as n",
             f"count_if({top}) as m",
         )
-        texts = [
-            text
-            for end in ("low", "high")
-            for text in mark_texts(key, [f"{end}._key{number}" for number in places], end)
-        ]
+        inner = {end: [f"{end}._key{number}" for number in places] for end in ("low", "high")}
+        texts = [text for end in inner for text in mark_texts(key, inner[end], end)]
         (row,) = ends.selectExpr(*texts, "n", "m").toArrow().to_pylist()
         low, high = (tuple(row[f"{end}{number}"] for number in places) for end in ("low", "high"))
         return low if row["n"] else None, high if row["m"] else None, row["n"]

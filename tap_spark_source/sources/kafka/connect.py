@@ -185,9 +185,8 @@ def _struct(fields: Sequence[Field]) -> tuple[str, Value]:
     inner = ", ".join(f"{quote(field.name)}: {field.json_type}" for field in fields)
     if all(_is_plain(field.value) for field in fields):
         return f"struct<{inner}>", as_it_is
-    parts = ", ".join(
-        f"{field.value(f'v.{quote(field.name)}')} as {quote(field.name)}" for field in fields
-    )
+    values = ((field.value(f"v.{quote(field.name)}"), quote(field.name)) for field in fields)
+    parts = ", ".join(f"{value} as {name}" for value, name in values)
     made = f"if(v is null, null, struct({parts}))"
     return f"struct<{inner}>", lambda held: _bound(held, made)
 
