@@ -24,8 +24,8 @@ from tap_spark_source.output.records import Envelope, Records, ScopedSchema, wri
 from tap_spark_source.plan.scope import (
     Traits,
     completes_version,
-    mapped,
     read_for,
+    scope_behind_maps,
     scope_of_late_rows,
     scope_of_read,
 )
@@ -76,7 +76,7 @@ class SparkStream(PlannedStream):
         for message in super()._generate_schema_messages():
             arrives = message.schema.get("properties", {})
             self._refuse_hidden_key(message.key_properties or (), arrives)
-            scope = mapped(self.scope, self.plan, arrives=arrives, maps=self._maps)
+            scope = scope_behind_maps(self.scope, self.plan, arrives=arrives, maps=self._maps)
             source = {} if message.stream == self.name else {"stream": self.name}
             yield ScopedSchema(
                 message.stream,
@@ -124,7 +124,9 @@ class SparkStream(PlannedStream):
     @property
     def _numbers_all(self) -> bool:
         """Say whether rows that lack the version of this load are gone at the source."""
-        return completes_version(mapped(self.scope, self.plan, arrives=(), maps=self._maps))
+        return completes_version(
+            scope_behind_maps(self.scope, self.plan, arrives=(), maps=self._maps)
+        )
 
     @cached_property
     def _bounds(self) -> Bounds:

@@ -17,7 +17,7 @@ from singer_spark.report import report
 from tap_spark_source.output.records import Records, batch_line, write_bytes
 from tap_spark_source.settings import BatchSettings
 from tap_spark_source.sources.base import source_errors
-from tap_spark_source.sources.row_json import observed, wire_columns
+from tap_spark_source.sources.row_json import observed, record_columns
 
 # Times of any year, and as what they are: the older form of files knows neither.
 _TIMES = {
@@ -57,7 +57,7 @@ def write_batch(records: Records, batch: BatchSettings) -> int:
         frame = records.texts
         if kind != "jsonl":
             decimal, fields = records.settings.singer_decimal, records.frame.schema.fields
-            columns = wire_columns(fields, singer_decimal=decimal)
+            columns = record_columns(fields, singer_decimal=decimal)
             frame = records.frame.selectExpr(*columns, *records.beside)
         frame = observed(frame, counted, records.watches)
         with watch_folder(Path(place.removeprefix("file://")), f"reading {records.stream}"):

@@ -187,7 +187,7 @@ def _cutting_key(table: Table, options: StreamOptions, given: tuple[str, ...]) -
 
 
 def _part(table: Table, name: str, describe: Callable[[str], Column] | None) -> Column:
-    part = _described(table, name, describe, "replication key")
+    part = _column_or_expression(table, name, describe, "replication key")
     if not part.has_order:
         raise SettingsError(
             f"{table.stream}: {name} cannot be a replication key, because its database does not "
@@ -202,7 +202,7 @@ def _part(table: Table, name: str, describe: Callable[[str], Column] | None) -> 
     return part
 
 
-def _described(
+def _column_or_expression(
     table: Table, name: str, describe: Callable[[str], Column] | None, what: str
 ) -> Column:
     """Return a column, or an expression as if it were one."""
@@ -227,7 +227,7 @@ def _deletion(table: Table, flag: str, describe: Callable[[str], Column] | None)
     """Return the column that tells deletions: when, where the flag is a time, else now."""
     if table.column(DELETED_AT) is not None:
         raise SettingsError(f"{table.stream}: the table has {DELETED_AT}; remove deleted_flag")
-    found = _described(table, flag, describe, "deleted_flag")
+    found = _column_or_expression(table, flag, describe, "deleted_flag")
     value = found.parse or "{}"
     if found.is_time:
         parse = f"cast({value} as timestamp)"

@@ -69,7 +69,7 @@ def completes_version(scope: Scope) -> bool:
     return scope.is_whole or scope.why in _SPANNED
 
 
-def mapped(
+def scope_behind_maps(
     scope: Scope, plan: ReadPlan, *, arrives: Container[str], maps: Mapping[str, Any]
 ) -> Scope:
     """Return what is left of a scope behind stream maps, which drop and change records.

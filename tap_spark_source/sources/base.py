@@ -54,7 +54,7 @@ class Source(ABC):
         """Return the id that the source itself has, where it tells one."""
         return None
 
-    def _described(
+    def _column_of(
         self, field: T.StructField, native: str = "", reading: Reading = PLAIN
     ) -> Column:
         """Describe a column of a loaded frame."""

@@ -132,7 +132,7 @@ class JdbcSource(TableSource):
             reading = self._ordered(found, native)
             exact = replace(bare, read=reading.read, parse=reading.parse)
             (field,) = self._select(table, [exact], [NOTHING]).schema.fields
-        column = self._described(field, native, reading)
+        column = self._column_of(field, native, reading)
         return replace(column, name=expression, sql=expression)
 
     @override
@@ -299,7 +299,7 @@ class JdbcSource(TableSource):
         with source_errors(self._settings, table.label):
             fields = self._select(table, bare).schema.fields
         columns = (
-            self._described(field, str(row["native"]), reading)
+            self._column_of(field, str(row["native"]), reading)
             for field, row, reading in zip(fields, rows, readings, strict=True)
         )
         return tuple(

@@ -72,7 +72,7 @@ class LakeSource(TableSource):
         with source_errors(self._settings, table.stream):
             frame = self._frames[table.stream].selectExpr(f"({expression}) as {quote(expression)}")
             (field,) = frame.schema.fields
-        return replace(self._described(field), sql=expression)
+        return replace(self._column_of(field), sql=expression)
 
     @override
     def frame(self, plan: ReadPlan, part: Slice | None = None) -> DataFrame:
@@ -141,7 +141,7 @@ class LakeSource(TableSource):
                 "a setting when it reads Parquet files; rename it, or leave the table out"
             )
         self._frames[stream] = frame
-        return tuple(map(self._described, frame.schema.fields))
+        return tuple(map(self._column_of, frame.schema.fields))
 
 
 class CatalogSource(LakeSource):

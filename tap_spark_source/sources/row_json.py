@@ -28,33 +28,35 @@ _DATED = (T.DateType, T.TimestampType, T.TimestampNTZType)
 
 def record_json(fields: Iterable[T.StructField], *, singer_decimal: bool) -> str:
     """Return the Spark SQL of a record with these columns."""
-    wire = ", ".join(wire_columns(fields, singer_decimal=singer_decimal))
+    columns = ", ".join(record_columns(fields, singer_decimal=singer_decimal))
     options = ", ".join(f"{literal(key)}, {literal(value)}" for key, value in _OPTIONS.items())
-    return f"to_json(struct({wire}), map({options}))"
+    return f"to_json(struct({columns}), map({options}))"
 
 
-def wire_columns(fields: Iterable[T.StructField], *, singer_decimal: bool) -> list[str]:
+def record_columns(fields: Iterable[T.StructField], *, singer_decimal: bool) -> list[str]:
     """Return the Spark SQL of the columns of a record, each under its own name."""
     columns = []
     for one in fields:
-        wanted, name = _wire_type(one.dataType, singer_decimal), quote(one.name)
+        wanted, name = _record_type(one.dataType, singer_decimal), quote(one.name)
         is_same = wanted == one.dataType
         columns.append(name if is_same else f"cast({name} as {to_ddl(wanted)}) as {name}")
     return columns
 
 
-def _wire_type(datatype: T.DataType, singer_decimal: bool) -> T.DataType:
+def _record_type(datatype: T.DataType, singer_decimal: bool) -> T.DataType:
     """Return the type whose JSON is what the schema promises."""
     if isinstance(datatype, T.ArrayType):
-        return T.ArrayType(_wire_type(datatype.elementType, singer_decimal), datatype.containsNull)
+        return T.ArrayType(
+            _record_type(datatype.elementType, singer_decimal), datatype.containsNull
+        )
     if isinstance(datatype, T.MapType):
         # As a name in JSON Spark writes a date or a time as a bare count.
         key = T.StringType() if isinstance(datatype.keyType, _DATED) else datatype.keyType
-        value = _wire_type(datatype.valueType, singer_decimal)
+        value = _record_type(datatype.valueType, singer_decimal)
         return T.MapType(key, value, datatype.valueContainsNull)
     if isinstance(datatype, T.StructType):
         fields = (
-            T.StructField(one.name, _wire_type(one.dataType, singer_decimal), one.nullable)
+            T.StructField(one.name, _record_type(one.dataType, singer_decimal), one.nullable)
             for one in datatype.fields
         )
         return T.StructType(list(fields))

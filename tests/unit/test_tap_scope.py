@@ -17,7 +17,7 @@ from tap_spark_source.plan.replication import Replication
 from tap_spark_source.plan.scope import (
     Traits,
     completes_version,
-    mapped,
+    scope_behind_maps,
     scope_of_late_rows,
     scope_of_read,
 )
@@ -186,7 +186,7 @@ def test_stream_maps_can_take_a_range_away():
     read = incremental({}, BY_AT)
 
     def left(of: Scope, maps: dict, arrives=("id", "at"), **options) -> Scope:
-        return mapped(of, replace(read, **options), arrives=arrives, maps=maps)
+        return scope_behind_maps(of, replace(read, **options), arrives=arrives, maps=maps)
 
     for harmless in ({}, {"t": {"code": None}}, {"t": {"at": "at"}}, {"u": {"__filter__": "x"}}):
         assert left(range_of_at, harmless) == range_of_at

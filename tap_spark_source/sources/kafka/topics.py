@@ -217,7 +217,7 @@ class KafkaSource(Source):
             fields = debezium.changes(nothing, shape.fields, shape.keys).schema.fields
         natives = {field.name: field.native for field in shape.fields}
         columns = tuple(
-            self._described(field, natives[field.name], connect.hint_of(natives[field.name]))
+            self._column_of(field, natives[field.name], connect.hint_of(natives[field.name]))
             for field in fields
             if field.name in natives
         )
