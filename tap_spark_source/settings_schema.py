@@ -166,8 +166,5 @@ CONFIG_JSONSCHEMA = th.PropertiesList(
     ),
     *SPARK,
 ).to_dict()
-DEFAULTS = {
-    name: one["default"]
-    for name, one in CONFIG_JSONSCHEMA["properties"].items()
-    if "default" in one
-}
+_DECLARED = CONFIG_JSONSCHEMA["properties"].items()
+DEFAULTS = {name: one["default"] for name, one in _DECLARED if "default" in one}

@@ -124,9 +124,8 @@ class SparkStream(PlannedStream):
     @property
     def _numbers_all(self) -> bool:
         """Say whether rows that lack the version of this load are gone at the source."""
-        return completes_version(
-            scope_behind_maps(self.scope, self.plan, arrives=(), maps=self._maps)
-        )
+        scope = scope_behind_maps(self.scope, self.plan, arrives=(), maps=self._maps)
+        return completes_version(scope)
 
     @cached_property
     def _bounds(self) -> Bounds:

@@ -53,10 +53,8 @@ class Key:
 
     def to_json(self, mark: Mark) -> Any:
         """Write a mark as a bookmark's value."""
-        values = [
-            int(text) if part.is_integer else text
-            for part, text in zip(self.parts, mark, strict=True)
-        ]
+        pairs = zip(self.parts, mark, strict=True)
+        values = [int(text) if part.is_integer else text for part, text in pairs]
         return values[0] if len(values) == 1 else values
 
     def edge_to_json(self, edge: Edge | None) -> Any:

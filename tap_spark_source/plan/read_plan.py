@@ -124,9 +124,7 @@ def plan_read(
             f"{table.stream}: table {table.label} has no column {', '.join(missing)}; correct the "
             "key properties, or discover again"
         )
-    columns = tuple(
-        column for column in table.columns if column.name in always or is_selected(column.name)
-    )
+    columns = tuple(one for one in table.columns if one.name in always or is_selected(one.name))
     if flag := options.deleted_flag:
         columns = (*columns, _deletion(table, flag, describe))
     if not columns:

@@ -69,9 +69,8 @@ def source_problems(config: Mapping[str, Any]) -> list[str]:
     problems += _session_problems(url, options)
     batch = config.get("batch_config")
     if isinstance(batch, Mapping) and not (batch.get("storage") or {}).get("root"):
-        problems.append(
-            "batch_config: storage.root is missing; name a folder, file:///… or s3://bucket/…"
-        )
+        where = "name a folder, file:///… or s3://bucket/…"
+        problems.append(f"batch_config: storage.root is missing; {where}")
     if _needs_key(config):
         problems.append(
             "default_replication_method INCREMENTAL needs default_replication_key, or a "

@@ -80,9 +80,8 @@ def _fixed(stream: str, key: Key, settings: Settings) -> Window:
                 "correct it, or deselect the stream"
             )
         found[name] = None if value is None else (value,)
-    return Window(
-        start=found["window_start"], end=found["window_end"], is_fixed=True, null_keys="exclude"
-    )
+    start, end = found["window_start"], found["window_end"]
+    return Window(start=start, end=end, is_fixed=True, null_keys="exclude")
 
 
 def bad_bound(stream: str, window: Window, problem: object) -> SingerSparkError:

@@ -137,9 +137,8 @@ def _together(opened: OpenWindow, ahead: Ahead, both: Survey) -> Iterator[Chunk]
     ranges = tuple(limits.split(cuts)) if both.lowest else ()
     part = Slice(ranges=ranges, with_nulls=opened.takes_nulls)
     frame = opened.source.frame(plan, part) if ranges or part.with_nulls else None
-    yield Chunk(
-        frame=frame, bookmark=bookmark, is_last=True, digest=opened.digest, below=opened.below
-    )
+    digest, below = opened.digest, opened.below
+    yield Chunk(frame=frame, bookmark=bookmark, is_last=True, digest=digest, below=below)
     if plan.reads_on:
         yield _beyond(opened, highest, bookmark)
 

@@ -89,9 +89,8 @@ def runs(
     found: list[tuple[Offsets, Kind | None]] = []
     at = dict(start)
     while at != stop:
-        heads = {
-            part: _head(schemas.get(part, ()), at[part]) for part in stop if at[part] < stop[part]
-        }
+        behind = (part for part in stop if at[part] < stop[part])
+        heads = {part: _head(schemas.get(part, ()), at[part]) for part in behind}
         wanted = next((kind for kind, _ in heads.values() if kind is not None), None)
         for part, (kind, end) in heads.items():
             if kind in (None, wanted):

@@ -76,9 +76,8 @@ def seen_after(
     times = _times(seen, found) | {file.name: file.modified for file in read}
     past = {file.name: file.modified for file in (*found, *read) if not file.is_future}
     # Beyond the last file that was read others may wait, before one of the future whose time came.
-    reached = [
-        time for name, time in times.items() if past.get(name) == time and time <= read[-1].modified
-    ]
+    same = [time for name, time in times.items() if past.get(name) == time]
+    reached = [time for time in same if time <= read[-1].modified]
     newest = max([seen.get("modified", ""), *reached])
     lowest, there = _earlier(newest, lookback), {file.name for file in found}
     kept = {name: times[name] for name in sorted(times) if name in there and times[name] >= lowest}
@@ -115,9 +114,8 @@ def _times(seen: Mapping[str, Any], found: Sequence[FoundFile]) -> dict[str, str
     if isinstance(names, Mapping):
         return dict(names)
     known = set(names)
-    return {
-        file.name: file.modified for file in found if file.name in known and file.modified <= newest
-    }
+    known_files = (file for file in found if file.name in known)
+    return {file.name: file.modified for file in known_files if file.modified <= newest}
 
 
 def _earlier(modified: str, seconds: float) -> str:

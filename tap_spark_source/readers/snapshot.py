@@ -142,9 +142,8 @@ def _current(source: TableSource, plan: ReadPlan, *, with_rows: bool) -> DataFra
     fields = frame.schema.fields
     key, decimal = _key_of(frame, plan), plan.singer_decimal
     if not with_rows:
-        return frame.selectExpr(
-            key, "cast(null as binary) as hash", "cast(null as string) as record"
-        )
+        nulls = "cast(null as binary) as hash", "cast(null as string) as record"
+        return frame.selectExpr(key, *nulls)
     record = f"{record_json(fields, singer_decimal=decimal)} as record"
     kept, compared = [key, record], "record"
     steady = [field for field in fields if field.name != DELETED_AT]

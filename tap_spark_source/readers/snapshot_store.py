@@ -105,9 +105,8 @@ class Store:
 
     def _append(self, version: str, rows: DataFrame, *, told: str) -> None:
         form = literal(json.dumps(self.form.to_json()))
-        mark = self.spark.sql(
-            f"select null as key, null as hash, {told} as change, {form} as record"
-        )
+        items = f"null as key, null as hash, {told} as change, {form} as record"
+        mark = self.spark.sql(f"select {items}")
         named = rows.union(mark).selectExpr(f"{literal(version)} as version", "*")
         named.write.format("delta").mode("append").save(self.path)
 

@@ -109,9 +109,7 @@ class LakeSource(TableSource):
         inside = " or ".join(dict.fromkeys(f"({names.within(one)})" for one in limits))
         frame = self._frames[plan.table.stream].where(inside)
         frame = frame.where(f"({plan.where})") if plan.where else frame
-        return frame.selectExpr(
-            *(f"{name} as _key{number}" for number, name in enumerate(names.names))
-        )
+        return frame.selectExpr(*(f"{name} as _key{at}" for at, name in enumerate(names.names)))
 
     def _ends(self, plan: ReadPlan, key: Key, reach: Reach) -> tuple[Mark | None, Mark | None, int]:
         """Return the lowest key and the number of rows of a range, the highest key of another."""
@@ -156,9 +154,7 @@ class CatalogSource(LakeSource):
     def discover(self) -> list[Table]:
         patterns = self._settings.tables
         schemas = [self._schema] if self._schema else self._names("schemas", "namespace")
-        labels = {
-            (one, name) for one in schemas for name in self._names("tables", "tableName", one)
-        }
+        labels = {(s, name) for s in schemas for name in self._names("tables", "tableName", s)}
         wanted = sorted(label for label in labels if is_wanted(".".join(label), patterns))
         found = [".".join(label) for label in wanted]
         if missing := [name for name in patterns if is_name(name) and name not in found]:

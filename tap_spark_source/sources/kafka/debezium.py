@@ -139,9 +139,7 @@ def changes(
         f"before: struct<{row}>, after: struct<{row}>, op: string, ts_ms: bigint, "
         "source: struct<ts_ms: bigint>"
     )
-    key = ", ".join(
-        f"{quote(field.name)}: {field.json_type}" for field in fields if field.name in keys
-    )
+    key = ", ".join(f"{quote(one.name)}: {one.json_type}" for one in fields if one.name in keys)
     parsed = events.selectExpr(
         *("topic", "partition", "offset", "timestamp", "value is null as is_tombstone"),
         "is_orphan" if "is_orphan" in events.columns else "false as is_orphan",
@@ -159,17 +157,14 @@ def changes(
         f"{_is_told_by_key(keys)} as is_orphan",
     )
     images = f"if({_moves(keys)}, array(true, false), array(false))"
-    checked = checked.selectExpr(
-        "*", f"explode({images}) as is_old" if has_own_key else "false as is_old"
-    )
+    is_old = f"explode({images})" if has_own_key else "false"
+    checked = checked.selectExpr("*", f"{is_old} as is_old")
     raw = checked.selectExpr(
         *(f"{_raw(field, keys)} as _{number}" for number, field in enumerate(fields)),
         "coalesce(timestamp_millis(coalesce(e.source.ts_ms, e.ts_ms)), timestamp) as _sdc_told_at",
         "if(is_orphan or is_old, 'd', e.op) as _sdc_op",
     )
-    values = (
-        f"{one.value(f'_{number}')} as {quote(one.name)}" for number, one in enumerate(fields)
-    )
+    values = (f"{one.value(f'_{at}')} as {quote(one.name)}" for at, one in enumerate(fields))
     rows = raw.selectExpr(*values, "_sdc_told_at", "_sdc_op")
     wanted = f"coalesce(({where}), false)" if where else "true"
     # Other tombstones and messages are passed over only here: Spark may check a condition before
@@ -251,9 +246,7 @@ def _keyless(keys: Sequence[str]) -> tuple[str, str]:
 
 def _problem(fields: Sequence[Field], keys: Sequence[str]) -> str:
     """Return SQL that says what is wrong with an event, null where nothing is."""
-    missing = is_unavailable(
-        [(f"e.after.{quote(field.name)}", field.json_type) for field in fields]
-    )
+    missing = is_unavailable([(f"e.after.{quote(one.name)}", one.json_type) for one in fields])
     rules = [
         ("j is null or j._corrupt is not null", "is no JSON of the columns' types"),
         ("e.op is null", "is no event of Debezium"),
@@ -290,9 +283,8 @@ def is_unavailable(values: Sequence[tuple[str, str]]) -> str | None:
     """
     parsed = [(value, parse_datatype(kind)) for value, kind in values]
     texts = [value for value, kind in parsed if isinstance(kind, T.StringType)]
-    conditions = [
-        condition for value, kind in parsed if kind and (condition := _is_missing(value, kind))
-    ]
+    missing = (_is_missing(value, kind) for value, kind in parsed if kind)
+    conditions = [condition for condition in missing if condition]
     if texts:
         marks = ", ".join(map(literal, _ALL_TEXTS))
         conditions.append(f"arrays_overlap(array({', '.join(texts)}), array({marks}))")

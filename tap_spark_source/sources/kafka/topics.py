@@ -197,9 +197,8 @@ class KafkaSource(Source):
             if is_wanted(topic, wanted) or is_wanted(label_of(topic), wanted):
                 streams[label_of(topic).replace(".", "-")].append(topic)
         if clashes := [", ".join(topics) for topics in streams.values() if len(topics) > 1]:
-            raise SettingsError(
-                f"topics of one table: {'; '.join(clashes)}; name the topic to read in tables"
-            )
+            told = "; ".join(clashes)
+            raise SettingsError(f"topics of one table: {told}; name the topic to read in tables")
         return {stream: topics[0] for stream, topics in streams.items()}
 
     def _table(self, stream: str, topic: str) -> Table | None:
