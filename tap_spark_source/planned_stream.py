@@ -209,10 +209,8 @@ class PlannedStream(Stream):
     @cached_property
     def takes_sdk_path(self) -> bool:
         """Say whether Python must look at each record."""
-        is_thinned = any(
-            len(crumb) > 2 and not is_chosen and self.mask[crumb[:2]]
-            for crumb, is_chosen in self.mask.items()
-        )
+        hidden = (crumb for crumb, chosen in self.mask.items() if len(crumb) > 2 and not chosen)
+        is_thinned = any(self.mask[crumb[:2]] for crumb in hidden)
         is_mapped = [type(one) for one in self.stream_maps] != [SameRecordTransform]
         return is_thinned or is_mapped or bool(self.config.get("flattening_enabled"))
 

@@ -126,7 +126,10 @@ class Settings:
             url=url,
             user=given.get("source_user"),
             password=given.get("source_password"),
-            options={key: _option_text(value) for key, value in given["source_options"].items()},
+            options={
+                key: str(value).lower() if isinstance(value, bool) else str(value)
+                for key, value in given["source_options"].items()
+            },
             tables=tuple(given["tables"]),
             start_date=given.get("start_date"),
             default_method=given["default_replication_method"],
@@ -188,7 +191,3 @@ def absolute_url(url: str) -> str:
     if found is None or found[2].startswith("/"):
         return url
     return f"{found[1]}{os.path.abspath(found[2])}{found[3] or ''}"  # noqa: PTH100
-
-
-def _option_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

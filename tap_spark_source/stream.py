@@ -57,13 +57,9 @@ class SparkStream(PlannedStream):
         if late:
             scopes[late] = scope_of_late_rows(plan, self._bounds, self._traits)
         for stream, scope in scopes.items():
-            yield ScopedSchema(
-                stream,
-                json_schema(plan.properties, known=known),
-                list(plan.key_properties),
-                self._bookmark_properties,
-                scope.to_dict(engine_for_pipe()),
-            )
+            schema, keys = json_schema(plan.properties, known=known), list(plan.key_properties)
+            says = scope.to_dict(engine_for_pipe())
+            yield ScopedSchema(stream, schema, keys, self._bookmark_properties, says)
 
     def _mapped_schemas(self) -> Iterator[SchemaMessage]:
         """Yield what the SDK says of each stream that maps make of this one."""
@@ -78,13 +74,9 @@ class SparkStream(PlannedStream):
             self._refuse_hidden_key(message.key_properties or (), arrives)
             scope = scope_behind_maps(self.scope, self.plan, arrives=arrives, maps=self._maps)
             source = {} if message.stream == self.name else {"stream": self.name}
-            yield ScopedSchema(
-                message.stream,
-                message.schema,
-                message.key_properties,
-                self._bookmark_properties,
-                {**scope.to_dict(engine_for_pipe()), **source},
-            )
+            name, keys = message.stream, message.key_properties
+            says = {**scope.to_dict(engine_for_pipe()), **source}
+            yield ScopedSchema(name, message.schema, keys, self._bookmark_properties, says)
 
     @property
     def _maps(self) -> Mapping[str, Any]:
@@ -115,11 +107,9 @@ class SparkStream(PlannedStream):
     @property
     def _traits(self) -> Traits:
         source, table, key = self._tap.source, self.plan.table, self.plan.key
-        return Traits(
-            is_topic=isinstance(source, KafkaSource),
-            can_slice=source.can_slice,
-            sorts_as_spark=key is None or source.sorts_as_spark(table, key.parts[0]),
-        )
+        is_alike = key is None or source.sorts_as_spark(table, key.parts[0])
+        is_topic = isinstance(source, KafkaSource)
+        return Traits(is_topic=is_topic, can_slice=source.can_slice, sorts_as_spark=is_alike)
 
     @property
     def _numbers_all(self) -> bool:

@@ -148,9 +148,9 @@ class TapSparkSource(SparkPlugin, Tap):
         config = config or _ConfigInput()
         tap = cls(
             config=config.config,
+            parse_env_config=config.parse_env,
             state=_read_state(state) if state else None,
             catalog=read_json_object(catalog, "catalog") if catalog else None,
-            parse_env_config=config.parse_env,
         )
         if plan:
             click.echo(json.dumps({"streams": tap.previews()}, indent=2))

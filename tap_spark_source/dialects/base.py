@@ -143,12 +143,9 @@ class Dialect:
     def waits(self, given: Mapping[str, str], url: str) -> dict[str, str]:
         """Return the timeouts that neither the options nor the URL of the user set."""
         known = {name.lower() for name in given}
-        return {
-            name: value
-            for name, value in self.timeouts.items()
-            if name.lower() not in known
-            and not re.search(rf"[?;&]{re.escape(name)}=", url, flags=re.IGNORECASE)
-        }
+        there = {name for name in self.timeouts if re.search(rf"(?i)[?;&]{re.escape(name)}=", url)}
+        unset = (name for name in self.timeouts if name.lower() not in known and name not in there)
+        return {name: self.timeouts[name] for name in unset}
 
     # What the database says of itself and of its tables
 

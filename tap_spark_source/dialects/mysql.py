@@ -55,11 +55,7 @@ class MySQL(Dialect):
     }
     first_rows = "{query} limit {rows}"
     # In milliseconds; a login counts as answers of the server.
-    timeouts: Mapping[str, str] = {
-        "connectTimeout": "30000",
-        "socketTimeout": "1800000",
-        "tcpKeepAlive": "true",
-    }
+    timeouts = {"connectTimeout": "30000", "socketTimeout": "1800000", "tcpKeepAlive": "true"}
 
     @override
     def url(self, url: str) -> str:

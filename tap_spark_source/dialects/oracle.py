@@ -93,7 +93,9 @@ class Oracle(Dialect):
     def reading(self, row: Row) -> Reading:
         native = str(row["native"]).upper()
         if native == "NUMBER":
-            return PLAIN if _is_bounded(row["p"], row["sc"]) else _NUMBER
+            digits, scale = row["p"], row["sc"]
+            is_bounded = None not in (digits, scale) and 0 <= int(scale) <= int(digits) <= 38
+            return PLAIN if is_bounded else _NUMBER
         if native.startswith("TIMESTAMP"):
             return _INSTANT if "TIME ZONE" in native else _TIMESTAMP
         if native.startswith("INTERVAL"):
@@ -109,10 +111,3 @@ _READINGS = {
     "XMLTYPE": Reading("xmlserialize(content {} as clob)"),
     "JSON": Reading("json_serialize({} returning clob)"),
 }
-
-
-def _is_bounded(precision: object, scale: object) -> bool:
-    """Say whether a NUMBER fits Spark's decimals."""
-    if precision is None or scale is None:
-        return False
-    return 0 <= int(str(scale)) <= int(str(precision)) <= 38

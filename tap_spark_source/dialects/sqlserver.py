@@ -63,10 +63,7 @@ class SQLServer(Dialect):
             return super().literal(column, value)
         if column.native.lower() == "datetime":
             # It counts by 1/300 s, which no other type compares equal to, and reads three digits.
-            return f"cast({self.text(_to_milliseconds(value))} as datetime)"
+            milliseconds = re.sub(r"([.][0-9]{3})[0-9]+$", r"\1", value)
+            return f"cast({self.text(milliseconds)} as datetime)"
         kinds = {"date": "date", "timestamp": "datetimeoffset(6)", "timestamp_ntz": "datetime2(6)"}
         return f"cast({self.text(value)} as {kinds[column.datatype]})"
-
-
-def _to_milliseconds(value: str) -> str:
-    return re.sub(r"([.][0-9]{3})[0-9]+$", r"\1", value)

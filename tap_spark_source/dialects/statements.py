@@ -68,11 +68,8 @@ class KeyNames:
             if edge
         ]
         if not conditions or len(self.names) > 1:
-            conditions += [
-                f"{name} is not null"
-                for name, part in zip(self.names, self.key.parts, strict=True)
-                if part.is_nullable
-            ]
+            named = zip(self.names, self.key.parts, strict=True)
+            conditions += [f"{name} is not null" for name, part in named if part.is_nullable]
         return " and ".join(conditions) or "1 = 1"
 
     def missing(self) -> str:

@@ -16,7 +16,7 @@ from singer_spark.scope import CHANGES_ONLY, RANGE, SOME, Scope
 from tap_spark_source.plan.bookmark import DELTA_VERSION, FILES, goes_on
 from tap_spark_source.plan.key import Key
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.plan.window import Bounds, Window
+from tap_spark_source.plan.window import Bounds
 from tap_spark_source.settings_schema import LOG_BASED
 
 MAX_ROWS = "max_rows"
@@ -48,7 +48,10 @@ def scope_of_read(plan: ReadPlan, bounds: Bounds, traits: Traits) -> Scope:
         return _some(CHANGES_ONLY) if begun else Scope()
     if limit is not None:
         return _some(limit)
-    if window is None or key is None or _is_whole(window, key):
+    if window is None or key is None:
+        return Scope()
+    leaves_nulls = window.null_keys == "exclude" and key.is_nullable
+    if window.start is None and window.end is None and not leaves_nulls:
         return Scope()
     start = bounds.start if plan.late_stream or bounds.below is None else bounds.below
     return _range(plan, key, replace(bounds, start=start), traits)
@@ -77,11 +80,8 @@ def scope_behind_maps(
     `arrives` are the properties of the records as they arrive.
     """
     stream = plan.table.stream
-    ours = [
-        one
-        for name, one in maps.items()
-        if isinstance(one, Mapping) and fnmatch(stream, str(one.get("__source__", name)))
-    ]
+    entries = ((name, one) for name, one in maps.items() if isinstance(one, Mapping))
+    ours = [one for name, one in entries if fnmatch(stream, str(one.get("__source__", name)))]
     if any("__filter__" in one for one in ours):
         return _some(CHANGES_ONLY if plan.new_files else "a filter of stream_maps")
     if scope.rows == RANGE:
@@ -124,12 +124,6 @@ def _has_begun(plan: ReadPlan) -> bool:
         return True
     marker = DELTA_VERSION if plan.method == LOG_BASED else FILES
     return plan.bookmark.get(marker) not in (None, {})
-
-
-def _is_whole(window: Window, key: Key) -> bool:
-    """Say whether a window without ends leaves no row out."""
-    leaves_nulls = window.null_keys == "exclude" and key.is_nullable
-    return window.start is None and window.end is None and not leaves_nulls
 
 
 def _range(plan: ReadPlan, key: Key, bounds: Bounds, traits: Traits) -> Scope:

@@ -49,11 +49,8 @@ _OURS = {
 _REASONS = {name: reason for reason, names in _OURS.items() for name in names.split()}
 # Options by which files are left out: none that exists reads every row of a table.
 _LIMITS = {
-    "pathglobfilter": "",
-    "modifiedbefore": "",
-    "modifiedafter": "",
-    "ignoreextension": "false",
-    "avro.mapred.ignore.inputs.without.extension": "true",
+    **dict.fromkeys(("pathglobfilter", "modifiedbefore", "modifiedafter"), ""),
+    "ignoreextension": "false", "avro.mapred.ignore.inputs.without.extension": "true",
 }
 _WITHOUT_FILES = ("jdbc", "kafka", "catalog")
 

@@ -45,7 +45,9 @@ def table_warnings(plan: ReadPlan) -> Iterator[str]:
                 f"no index begins with the replication key {first.name}: every run reads the whole "
                 f"of {table.label}; create one"
             )
-    if plan.key_properties and not _is_unique(table, indexes, plan.key_properties):
+    unique = [index.columns for index in indexes if index.is_unique] + [table.keys or ("",)]
+    names = set(plan.key_properties)
+    if names and not any(set(columns) <= names for columns in unique):
         yield (
             f"no unique index guarantees that {', '.join(plan.key_properties)} tells rows apart; "
             "rows that share it replace each other in the target"
@@ -68,11 +70,6 @@ def _serves(index: Index, part: Column, table: Table) -> bool:
     """Say whether an index may begin with the key; expressions have more than one spelling."""
     first = index.columns[0]
     return first == part.name if part.sql is None else table.column(first) is None
-
-
-def _is_unique(table: Table, indexes: tuple[Index, ...], names: tuple[str, ...]) -> bool:
-    unique = [index.columns for index in indexes if index.is_unique]
-    return any(set(columns) <= set(names) for columns in [*unique, table.keys or ("",)])
 
 
 # Options that only a read by replication key knows.

@@ -89,11 +89,9 @@ def _further_read(source: LakeSource, plan: ReadPlan, log: _Log, start: int) -> 
         return
     rows = _rows_by_version(source, plan, start + 1, log.version)
     for stop in stops(rows, log.version, size=plan.slice_rows, most=plan.max_rows):
-        yield Chunk(
-            frame=_changes(source, plan, start + 1, stop) if rows else None,
-            bookmark={**known, DELTA_VERSION: stop},
-            is_last=stop == log.version,
-        )
+        frame = _changes(source, plan, start + 1, stop) if rows else None
+        bookmark = {**known, DELTA_VERSION: stop}
+        yield Chunk(frame=frame, bookmark=bookmark, is_last=stop == log.version)
         start = stop
 
 

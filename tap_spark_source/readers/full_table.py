@@ -30,7 +30,10 @@ def chunks(source: TableSource, plan: ReadPlan, *, resume: str = LOAD) -> Iterat
     key, version = plan.key if source.can_slice else None, plan.version
     if plan.filter is None and plan.table.rows is not None:
         report("expected", plan.table.stream, rows=plan.table.rows)
-    if key is None or _is_small(plan, resume):
+    # Where one slice surely holds the table, looking ahead would be wasted.
+    limit, most = min(plan.slice_rows, plan.max_rows or plan.slice_rows), plan.table.most_rows
+    is_small = resume not in plan.bookmark and most is not None and most <= limit
+    if key is None or is_small:
         yield Chunk(frame=source.frame(plan), bookmark=rest, version=version, is_last=True)
         return
     whole = rest_of(source, plan, resume)
@@ -52,12 +55,9 @@ def chunks(source: TableSource, plan: ReadPlan, *, resume: str = LOAD) -> Iterat
         mark = end or last  # which is not the end, where rows are read once more
         place = {"key": key.to_json(mark), "key_columns": key.names} if mark else {}
         marker = {"version": version, **place}
-        yield Chunk(
-            frame=source.frame(plan, wanted) if wanted.ranges or wanted.with_nulls else None,
-            bookmark={**rest, resume: marker} if mark else rest,
-            version=version,
-            is_last=not mark,
-        )
+        frame = source.frame(plan, wanted) if wanted.ranges or wanted.with_nulls else None
+        bookmark = {**rest, resume: marker} if mark else rest
+        yield Chunk(frame=frame, bookmark=bookmark, version=version, is_last=not mark)
     if last and not end:
         # By now: a row that was changed meanwhile has left its range, perhaps unread.
         frame = source.frame(plan, Slice(ranges=(Range(low=Edge(last)),), at_once=True))
@@ -81,13 +81,6 @@ def _moves(plan: ReadPlan, key: Key) -> bool:
     """
     first, keys = key.parts[0], plan.key_properties
     return plan.reads_on and first.is_time and bool(keys) and first.name not in keys
-
-
-def _is_small(plan: ReadPlan, resume: str) -> bool:
-    """Say whether one slice surely holds the table, so that looking ahead would be wasted."""
-    limit = min(plan.slice_rows, plan.max_rows or plan.slice_rows)
-    most = plan.table.most_rows
-    return resume not in plan.bookmark and most is not None and most <= limit
 
 
 def rest_of(source: TableSource, plan: ReadPlan, resume: str = LOAD) -> Range:

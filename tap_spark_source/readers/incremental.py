@@ -114,12 +114,9 @@ def _above(opened: OpenWindow, survey: Survey) -> Iterator[Chunk]:
         survey = look_ahead(source, plan, key, whole)
     for part, end in slices(source, plan, key, whole, survey=survey):
         wanted = replace(part, with_nulls=nulls)
-        yield Chunk(
-            frame=source.frame(plan, wanted) if wanted.ranges or nulls else None,
-            bookmark=opened.marked(bookmark, end or last),
-            is_last=not end and not stop,
-            digest=opened.digest,
-        )
+        frame = source.frame(plan, wanted) if wanted.ranges or nulls else None
+        marked, is_last = opened.marked(bookmark, end or last), not end and not stop
+        yield Chunk(frame=frame, bookmark=marked, is_last=is_last, digest=opened.digest)
         nulls = False
     if plan.reads_on and plan.max_rows is None and not stop:
         yield _beyond(opened, highest, opened.marked(bookmark, last))
@@ -199,9 +196,6 @@ def _fixed(
     survey = survey or look_ahead(source, plan, key, whole)
     if survey.lowest:
         for part, _ in slices(source, plan, key, whole, survey=survey):
-            yield Chunk(
-                frame=source.frame(plan, part) if part.ranges else None,
-                bookmark=plan.bookmark,
-                below_bookmark=below_bookmark,
-                digest=opened.digest,
-            )
+            frame, bookmark = source.frame(plan, part) if part.ranges else None, plan.bookmark
+            is_below, digest = below_bookmark, opened.digest
+            yield Chunk(frame=frame, bookmark=bookmark, below_bookmark=is_below, digest=digest)

@@ -27,11 +27,9 @@ def chunks(source: KafkaSource, plan: ReadPlan) -> Iterator[Chunk]:
     for stop in steps:
         look = source.look(plan, start, stop)
         for end, fields in runs(start, stop, look.schemas):
-            yield Chunk(
-                frame=source.changes(plan, start, end, fields=fields, orphans=look.orphans),
-                bookmark={**plan.bookmark, OFFSETS: dict(end)},
-                is_last=end == ends,
-            )
+            frame = source.changes(plan, start, end, fields=fields, orphans=look.orphans)
+            bookmark = {**plan.bookmark, OFFSETS: dict(end)}
+            yield Chunk(frame=frame, bookmark=bookmark, is_last=end == ends)
             start = end
 
 

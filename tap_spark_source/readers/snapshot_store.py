@@ -59,14 +59,10 @@ class Store:
     def kept(self, stream: str) -> list[Kept]:
         """Return what is there; fail where it is of another source."""
         found = self._whole().where("key is null").select("version", "change", "record")
-        kept = [
-            Kept(
-                version=row["version"],
-                is_told=bool(row["change"]),
-                form=KeyForm.from_json(json.loads(row["record"])),
-            )
-            for row in found.toArrow().to_pylist()
-        ]
+        kept = []
+        for row in found.toArrow().to_pylist():
+            form = KeyForm.from_json(json.loads(row["record"]))
+            kept.append(Kept(version=row["version"], is_told=bool(row["change"]), form=form))
         if any(one.form.source != self.form.source for one in kept):
             raise SettingsError(
                 f"{stream}: {self.path} holds comparisons of another source; set a snapshot_path "

@@ -170,9 +170,12 @@ class FileSource(LakeSource):
                 paths = self._files(f"{_globbed(self._root)}/*").toArrow().column(0).to_pylist()
             root = _bare(self._root) + "/"
             entries = {_bare(path).removeprefix(root).split("/")[0] for path in paths}
+            kind = self._settings.kind
+            # A table is named after its folder, or its file without what tells the format.
+            ending = re.compile(rf"\.({_ENDINGS.get(kind, kind)})(\.\w+)?$", re.IGNORECASE)
             names = defaultdict(list)
             for entry in sorted(entries):
-                names[_table_name(entry, self._settings.kind)].append(entry)
+                names[ending.sub("", entry)].append(entry)
             if clashes := [", ".join(group) for group in names.values() if len(group) > 1]:
                 raise SourceError(f"{self._root}: one name for {'; '.join(clashes)}; rename one")
             self._paths = {name: f"{self._root}/{group[0]}" for name, group in names.items()}
@@ -225,8 +228,3 @@ def _name_below(root: str, path: str) -> str:
 def _globbed(path: str) -> str:
     """Write a path as a pattern that matches it alone."""
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
-
-
-def _table_name(entry: str, kind: str) -> str:
-    """Name a table after its folder, or after its file without what tells the format."""
-    return re.sub(rf"\.({_ENDINGS.get(kind, kind)})(\.\w+)?$", "", entry, flags=re.IGNORECASE)

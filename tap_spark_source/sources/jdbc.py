@@ -176,10 +176,8 @@ class JdbcSource(TableSource):
     ) -> DataFrame:
         """Select columns; with predicates one connection each, which name the key as we do."""
         quote_there = self._dialect.quote
-        items = [
-            f"{column.asked(expression_of(self._dialect, column))} as {quote_there(column.name)}"
-            for column in columns
-        ]
+        asked = ((expression_of(self._dialect, one), one) for one in columns)
+        items = [f"{one.asked(text)} as {quote_there(one.name)}" for text, one in asked]
         names = [column.name for column in columns]
         if along is not None:
             outside = KeyNames.in_table(self._dialect, along).names
@@ -217,13 +215,9 @@ class JdbcSource(TableSource):
             options["customSchema"] = ", ".join(f"{quote(name)} string" for name in names)
         # Spark Connect writes the names of options small, and a driver passes over a loginTimeout
         # that is written so.
-        in_url = {
-            name: value
-            for name, value in options.items()
-            if name != name.lower()
-            and name.lower() not in _OPTIONS_OF_SPARK
-            and not self._dialect.reads_any_case
-        }
+        fixed = self._dialect.reads_any_case
+        odd = {} if fixed else {name: one for name, one in options.items() if name != name.lower()}
+        in_url = {name: one for name, one in odd.items() if name.lower() not in _OPTIONS_OF_SPARK}
         rest = {name: value for name, value in options.items() if name not in in_url}
         reader = self.spark.read.options(**rest)
         url = self._dialect.url_with(self._dialect.url(settings.url), in_url)
@@ -298,11 +292,8 @@ class JdbcSource(TableSource):
         ]
         with source_errors(self._settings, table.label):
             fields = self._select(table, bare).schema.fields
-        columns = (
-            self._column_of(field, str(row["native"]), reading)
-            for field, row, reading in zip(fields, rows, readings, strict=True)
-        )
-        return tuple(
-            replace(column, is_nullable=not int(row["required"]))
-            for column, row in zip(columns, rows, strict=True)
-        )
+        columns = []
+        for field, row, reading in zip(fields, rows, readings, strict=True):
+            column = self._column_of(field, str(row["native"]), reading)
+            columns.append(replace(column, is_nullable=not int(row["required"])))
+        return tuple(columns)

@@ -61,10 +61,8 @@ class LakeSource(TableSource):
 
     def rows_of(self, frame: DataFrame, plan: ReadPlan, *more: str) -> DataFrame:
         """Select the columns of a plan, and some expressions more."""
-        items = (
-            f"{column.parsed(expression_of(_SPARK, column))} as {quote(column.name)}"
-            for column in plan.columns
-        )
+        asked = ((expression_of(_SPARK, one), one) for one in plan.columns)
+        items = (f"{one.parsed(text)} as {quote(one.name)}" for text, one in asked)
         return frame.selectExpr(*items, *more)
 
     @override

@@ -151,10 +151,8 @@ def observed(frame: DataFrame, observation: Observation, watches: Sequence[RowWa
 
 def _fingerprint(plan: ReadPlan) -> str:
     """Return all that decides which values are read; another read has another digest."""
-    columns = [
-        [one.name, one.datatype, one.native, one.read, one.parse, one.sql, one.origin]
-        for one in plan.columns
-    ]
+    parts = ("name", "datatype", "native", "read", "parse", "sql", "origin")
+    columns = [[getattr(one, part) for part in parts] for one in plan.columns]
     window = plan.window
     rules = [window.lookback, window.null_keys] if window else []
     schemas = [dict(one.schema) for one in plan.columns]

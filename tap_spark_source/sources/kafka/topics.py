@@ -114,12 +114,10 @@ class KafkaSource(Source):
         Each look ends at the first event that it meets.
         """
         ends = self.ends[topic]
-        looks = [
-            self._events(topic, {**ends, partition: EARLIEST}, ends)
-            .selectExpr("cast(partition as string) as part", "offset")
-            .limit(1)
-            for partition in partitions
-        ]
+        looks = []
+        for partition in partitions:
+            events = self._events(topic, {**ends, partition: EARLIEST}, ends)
+            looks.append(events.selectExpr("cast(partition as string) as part", "offset").limit(1))
         if not looks:
             return {}
         found = reduce(lambda one, other: one.union(other), looks).toArrow().to_pylist()
