@@ -6,10 +6,10 @@ import base64
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote_plus
 
+from tap_spark_source.dialects.reading import DECIMAL_HINT, PLAIN, Reading
 from tap_spark_source.plan.key import Mark
 from tap_spark_source.plan.table import Column, Index, is_name
 
@@ -20,37 +20,6 @@ Wanted = Callable[[str], str]
 # What the queries of every database about its tables tell.
 COLUMN_FIELDS = ("s", "t", "kind", "c", "native", "pos", "required")
 INDEX_FIELDS = ("s", "t", "i", "c", "pos", "is_primary", "is_unique")
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How to read a column that a plain read would bend; `{}` stands for the column.
-
-    `read` is for the database, `parse` for Spark, `hint` is added to the JSON Schema. What a
-    bookmark would not be compared with as the database sorts it cannot be a key.
-    """
-
-    read: str | None = None
-    parse: str | None = None
-    hint: Mapping[str, Any] = field(default_factory=dict)
-    can_be_key: bool = True
-
-
-PLAIN = Reading()
-DECIMAL_HINT = {"format": "x-singer.decimal"}
-OUT_OF_RANGE = "is outside the years 1 to 9999"
-TOO_FINE = "is finer than a microsecond"
-WITHOUT_DAY = "is a time without a day"
-OTHER_KIND = "is no value of its column's declared type"
-MISFITS = (OUT_OF_RANGE, TOO_FINE, WITHOUT_DAY, OTHER_KIND)
-
-
-def exact_time(datatype: str, text: str = "{}") -> str:
-    """Parse a time of any precision; what is finer than a microsecond is an error."""
-    return (
-        f"if({{}} rlike '[.][0-9]{{6}}[0-9]*[1-9]', raise_error(concat({{}}, ' {TOO_FINE}')), "
-        f"cast({text} as {datatype}))"
-    )
 
 
 class Dialect:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
-from tap_spark_source.dialects.base import PLAIN, Dialect, Reading, Row, Wanted, exact_time
+from tap_spark_source.dialects.base import Dialect, Row, Wanted
+from tap_spark_source.dialects.reading import PLAIN, Reading, exact_time
 from tap_spark_source.plan.table import Column, Index
 
 # Derby counts nanoseconds, Spark microseconds.

@@ -7,15 +7,8 @@ from collections.abc import Mapping
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
-from tap_spark_source.dialects.base import (
-    DECIMAL_HINT,
-    PLAIN,
-    Dialect,
-    Reading,
-    Row,
-    Wanted,
-    exact_time,
-)
+from tap_spark_source.dialects.base import Dialect, Row, Wanted
+from tap_spark_source.dialects.reading import DECIMAL_HINT, PLAIN, Reading, exact_time
 from tap_spark_source.plan.table import Column
 
 _NUMBER = Reading(

@@ -8,16 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
-from tap_spark_source.dialects.base import (
-    COLUMN_FIELDS,
-    DECIMAL_HINT,
-    OUT_OF_RANGE,
-    PLAIN,
-    Dialect,
-    Reading,
-    Row,
-    Wanted,
-)
+from tap_spark_source.dialects.base import COLUMN_FIELDS, Dialect, Row, Wanted
+from tap_spark_source.dialects.reading import DECIMAL_HINT, OUT_OF_RANGE, PLAIN, Reading
 from tap_spark_source.plan.key import Mark
 from tap_spark_source.plan.table import Column
 

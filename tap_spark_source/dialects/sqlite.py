@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
-from tap_spark_source.dialects.base import DECIMAL_HINT, OTHER_KIND, Dialect, Reading, Row, Wanted
+from tap_spark_source.dialects.base import Dialect, Row, Wanted
+from tap_spark_source.dialects.reading import DECIMAL_HINT, OTHER_KIND, Reading
 from tap_spark_source.plan.table import Column
 
 # A real's shortest exact text; bytes as digits.

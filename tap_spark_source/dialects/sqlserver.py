@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from typing_extensions import override
 
-from tap_spark_source.dialects.base import Dialect, Reading, exact_time
+from tap_spark_source.dialects.base import Dialect
+from tap_spark_source.dialects.reading import Reading, exact_time
 from tap_spark_source.plan.table import Column
 
 _ISO = "convert(varchar(34), {}, 126)"

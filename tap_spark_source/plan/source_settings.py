@@ -50,7 +50,8 @@ _REASONS = {name: reason for reason, names in _OURS.items() for name in names.sp
 # Options by which files are left out: none that exists reads every row of a table.
 _LIMITS = {
     **dict.fromkeys(("pathglobfilter", "modifiedbefore", "modifiedafter"), ""),
-    "ignoreextension": "false", "avro.mapred.ignore.inputs.without.extension": "true",
+    "ignoreextension": "false",
+    "avro.mapred.ignore.inputs.without.extension": "true",
 }
 _WITHOUT_FILES = ("jdbc", "kafka", "catalog")
 

@@ -24,7 +24,7 @@ from singer_spark.errors import (
 )
 from singer_spark.secrets import mask
 from singer_spark.typemap import to_json_schema
-from tap_spark_source.dialects.base import MISFITS, PLAIN, Reading
+from tap_spark_source.dialects.reading import MISFITS, PLAIN, Reading
 from tap_spark_source.plan.key import Key
 from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.slices import Reach, Slice, Survey

@@ -15,7 +15,7 @@ from typing_extensions import override
 from singer_spark.datatype import to_ddl
 from singer_spark.errors import SourceError
 from singer_spark.names import quote
-from tap_spark_source.dialects.base import WITHOUT_DAY, exact_time
+from tap_spark_source.dialects.reading import WITHOUT_DAY, exact_time
 from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.table import Table, is_name, is_wanted
 from tap_spark_source.settings import Settings, absolute_path

@@ -15,7 +15,8 @@ from singer_spark.errors import SingerSparkError, SourceError
 from singer_spark.names import quote
 from singer_spark.secrets import mask
 from tap_spark_source.dialects import dialect_of
-from tap_spark_source.dialects.base import INDEX_FIELDS, Reading, Row, Wanted, matching, named
+from tap_spark_source.dialects.base import INDEX_FIELDS, Row, Wanted, matching, named
+from tap_spark_source.dialects.reading import Reading
 from tap_spark_source.dialects.statements import (
     NOTHING,
     KeyNames,

@@ -16,7 +16,7 @@ from singer_spark.datatype import parse_datatype, to_ddl
 from singer_spark.errors import SchemaError
 from singer_spark.names import literal, quote
 from singer_spark.typemap import MAX_STRUCT_DEPTH
-from tap_spark_source.dialects.base import (
+from tap_spark_source.dialects.reading import (
     DECIMAL_HINT,
     OTHER_KIND,
     OUT_OF_RANGE,
