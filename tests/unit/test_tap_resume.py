@@ -14,7 +14,7 @@ from tap_spark_source.plan.read_plan import KeyForm, Snapshot
 from tap_spark_source.plan.window import Window
 from tap_spark_source.readers import delta_log
 from tests.support.memory import MemorySource
-from tests.support.ways import BY_AT, BY_AT_AND_ID, BY_ID, TABLE, Run, incremental, plan, rows
+from tests.support.readers import BY_AT, BY_AT_AND_ID, BY_ID, TABLE, Run, incremental, plan, rows
 
 
 def test_a_load_that_is_cut_along_other_columns_begins_anew(caplog):
