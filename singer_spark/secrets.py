@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -25,10 +26,10 @@ QUERY_SECRET = re.compile(
     r"|account[._-]?key[\w.-]{0,120}|(?<![a-z])sig|signature)\s?(?:=|->)\s?)"
     rf"({_GIVEN})"
 )
-# Behind a colon stands the rest of many a sentence: only names that are no words of one count.
+# Behind a colon stands the rest of many a sentence: there a secret is in quotes or has a digit.
 FIELD_SECRET = re.compile(
     r"(?i)((?:(?:password|passwd|passphrase|pwd|secret|authorization|[._-]token"
-    r"|(?:api|access|private|account)[._-]?key[\w.-]{0,120})[\"']?\s?:\s*)"
+    r"|(?:api|access|private|account)[._-]?key[\w.-]{0,120})[\"']?\s?:\s*(?=[\"'{]|\S*\d))"
     r"|(?:password|token|secret)[\"']\s?:\s*|\bpassword (?=['\"])|\bidentified by )"
     rf"({_GIVEN})"
 )
@@ -65,8 +66,8 @@ def keep_secret(*configs: Mapping[str, Any]) -> None:
 
 def mask(text: str, *configs: Mapping[str, Any]) -> str:
     """Hide what looks like a secret: values of settings and variables so named, parts of URLs."""
-    env = {name: value for name, value in os.environ.items() if name not in FOLDERS}
-    known = _kept.union(value for config in (*configs, env) for value in _secrets(config))
+    known = _kept | _of_environment(frozenset(os.environ.items()))
+    known |= {value for config in configs for value in _secrets(config)}
     for value in sorted(known, key=len, reverse=True):
         if value.isalpha():
             # The password `postgres` of a test database is no reason to hide `postgresql`.
@@ -78,6 +79,12 @@ def mask(text: str, *configs: Mapping[str, Any]) -> str:
     if "private key" in lowered:
         text = PRIVATE_KEY.sub(rf"\1{MASKED}", text)
     return "\n".join(map(_masked, text.split("\n")))
+
+
+@lru_cache(maxsize=1)
+def _of_environment(variables: frozenset[tuple[str, str]]) -> frozenset[str]:
+    """Find the secrets of the environment, which is asked for with every line of a log."""
+    return frozenset(_secrets({name: one for name, one in variables if name not in FOLDERS}))
 
 
 def _masked(line: str) -> str:

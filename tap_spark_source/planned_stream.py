@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from singer_sdk import Stream
@@ -22,9 +22,11 @@ from tap_spark_source.plan.replication import (
     table_metadata,
 )
 from tap_spark_source.plan.table import Column, Table
+from tap_spark_source.plan.warnings import inform, warn
 from tap_spark_source.readers import delta_log
-from tap_spark_source.settings import FULL_TABLE, INCREMENTAL, LOG_BASED
+from tap_spark_source.settings_schema import FULL_TABLE, INCREMENTAL, LOG_BASED
 from tap_spark_source.sources.base import Place, source_errors
+from tap_spark_source.sources.kafka.topics import KafkaSource
 from tap_spark_source.sources.lake import LakeSource
 
 if TYPE_CHECKING:
@@ -40,11 +42,7 @@ class PlannedStream(Stream):
     _tap: TapSparkSource
 
     def __init__(
-        self,
-        tap: TapSparkSource,
-        *,
-        table: Table | None = None,
-        entry: CatalogEntry | None = None,
+        self, tap: TapSparkSource, *, table: Table | None = None, entry: CatalogEntry | None = None
     ) -> None:
         self._table = table
         self._entry = entry
@@ -65,11 +63,10 @@ class PlannedStream(Stream):
 
     def _settle_keys(self) -> None:
         """Decide on keys and method; the SDK would let the entry's fields beat the metadata."""
-        settings, entry = self._tap.settings, self._entry
-        options = settings.of_stream(self.name)
+        entry, options = self._entry, self._tap.settings.of_stream(self.name)
         found = self._table.keys if self._table else ()
         given = entry.key_properties if entry else None
-        self.primary_keys = tuple(given or options.get("key_properties") or found)
+        self.primary_keys = tuple(given or options.key_properties or found)
         columns = self.schema.get("properties", {})
         self._replication = replication = self._decide(columns)
         self.forced_replication_method = replication.method
@@ -78,19 +75,18 @@ class PlannedStream(Stream):
         self.replication_key = next((name for name in plain if name in columns), None)
 
     def _decide(self, columns: Iterable[str]) -> Replication:
-        return plan_replication(
-            self.name, self._tap.settings, columns=set(columns), entry=self._entry
-        )
+        settings = self._tap.settings
+        return plan_replication(self.name, settings, columns=set(columns), entry=self._entry)
 
     @property  # type: ignore[explicit-override]
     @override
     def selected(self) -> bool:
         """Whether to read the stream: with a given window only where it has a key."""
         if self.is_chosen and self._tap.settings.has_window and not self._replication.key:
-            self.logger.warning(
-                "%s: left out, because it has no replication key that window_start and window_end "
-                "could be values of",
+            warn(
                 self.name,
+                "left out, because it has no replication key that window_start and window_end "
+                "could be values of",
             )
             return False
         return self.is_chosen
@@ -157,7 +153,7 @@ class PlannedStream(Stream):
     @cached_property
     def plan(self) -> ReadPlan:
         """What this run reads."""
-        table = self.table
+        table, source = self.table, self._tap.source
         known = self._entry.schema.to_dict().get("properties", {}) if self._entry else {}
         wanted = {name for name in known if self.mask["properties", name]}
         if gone := sorted(name for name in wanted if table.column(name) is None):
@@ -175,7 +171,7 @@ class PlannedStream(Stream):
                 name in wanted if known else bool(self.mask["properties", name])
             ),
             bookmark=self._bookmark(replication.name),
-            describe=lambda expression: self._tap.source.describe(table, expression),
+            describe=None if isinstance(source, KafkaSource) else partial(source.describe, table),
         )
 
     def _possible(self, replication: Replication, table: Table) -> Replication:
@@ -187,9 +183,7 @@ class PlannedStream(Stream):
         with source_errors(self._tap.settings, self.name):
             if delta_log.can_follow(source, table):
                 return replication
-        self.logger.info(
-            "%s: %s records no changes to follow; it is read by FULL_TABLE", self.name, table.label
-        )
+        inform(self.name, f"{table.label} records no changes to follow; it is read by FULL_TABLE")
         self.forced_replication_method = FULL_TABLE
         return Replication()
 
@@ -198,24 +192,16 @@ class PlannedStream(Stream):
         found = dict(self.stream_state)
         if self._tap.settings.has_window:
             return found
-        for marker in _SDK_MARKERS:
-            found.pop(marker, None)
+        found = {name: one for name, one in found.items() if name not in _SDK_MARKERS}
         old = found.get("replication_key")
         if new and old is None and found.get("replication_key_value") is not None:
             # As many a state that was written by hand, or by another tap.
-            self.logger.info(
-                "%s: the bookmark names no replication_key; its value is taken for one of %s",
-                self.name,
-                new,
-            )
+            text = f"the bookmark names no replication_key; its value is taken for one of {new}"
+            inform(self.name, text)
             found["replication_key"] = old = new
         if new and old not in (None, new):
-            self.logger.info(
-                "%s: the replication key was %s and is now %s; reading from the start",
-                self.name,
-                old,
-                new,
-            )
+            text = f"the replication key was {old} and is now {new}; reading from the start"
+            inform(self.name, text)
             del found["replication_key"]
             found.pop(AT_BOOKMARK, None)
             found.pop("replication_key_value", None)
@@ -224,12 +210,10 @@ class PlannedStream(Stream):
     @cached_property
     def takes_sdk_path(self) -> bool:
         """Say whether Python must look at each record."""
-        for crumb, is_chosen in self.mask.items():
-            if len(crumb) > 2 and not is_chosen and self.mask[crumb[:2]]:
-                return True
-        maps = self.stream_maps
-        is_plain = len(maps) == 1 and type(maps[0]) is SameRecordTransform
-        return not is_plain or bool(self.config.get("flattening_enabled"))
+        hidden = (crumb for crumb, chosen in self.mask.items() if len(crumb) > 2 and not chosen)
+        is_thinned = any(self.mask[crumb[:2]] for crumb in hidden)
+        is_mapped = [type(one) for one in self.stream_maps] != [SameRecordTransform]
+        return is_thinned or is_mapped or bool(self.config.get("flattening_enabled"))
 
 
 def json_schema(

@@ -17,19 +17,18 @@ from singer_spark.engine.session import engine_for_pipe
 from singer_spark.errors import SettingsError
 from singer_spark.protocol import AT_BOOKMARK, LATE, SOME, Scope
 from singer_spark.report import Pulse, report
-from tap_spark_source.output import records
 from tap_spark_source.output.batch_files import has_room, write_batch
-from tap_spark_source.output.records import Reading, open_reading
+from tap_spark_source.output.records import Envelope, Records, ScopedSchema, write_bytes
 from tap_spark_source.plan.scope import (
     Traits,
     completes_version,
-    mapped,
     read_again,
     read_for,
+    scope_behind_maps,
     scope_of_late_rows,
     scope_of_read,
 )
-from tap_spark_source.plan.warnings import advice, idle_settings
+from tap_spark_source.plan.warnings import inform, setting_warnings, table_warnings, warn
 from tap_spark_source.plan.window import Bounds
 from tap_spark_source.planned_stream import PlannedStream, json_schema
 from tap_spark_source.readers import chunks, preview
@@ -53,20 +52,17 @@ class SparkStream(PlannedStream):
             return
         self._refuse_hidden_key(plan.key_properties, [one.name for one in plan.properties])
         known = self._entry.schema.to_dict().get("properties", {}) if self._entry else {}
-        scopes = {name: self.scope} | ({late: self._late_scope} if late else {})
+        scopes = {name: self.scope}
+        if late:
+            scopes[late] = scope_of_late_rows(plan, self._bounds, self._traits)
         for stream, scope in scopes.items():
-            yield records.ScopedSchema(
-                stream,
-                json_schema(plan.properties, known=known),
-                list(plan.key_properties),
-                self._bookmark_properties,
-                scope.to_dict(engine_for_pipe()),
-            )
+            schema, keys = json_schema(plan.properties, known=known), list(plan.key_properties)
+            says = scope.to_dict(engine_for_pipe())
+            yield ScopedSchema(stream, schema, keys, self._bookmark_properties, says)
 
     def _mapped_schemas(self) -> Iterator[SchemaMessage]:
         """Yield what the SDK says of each stream that maps make of this one."""
-        has_flag = self._tap.settings.of_stream(self.name).get("deleted_flag")
-        if self.plan.has_deletions or has_flag:
+        if self.plan.has_deletions or self._tap.settings.of_stream(self.name).deleted_flag:
             raise SettingsError(
                 f"{self.name}: LOG_BASED, snapshot and deleted_flag do not go with stream "
                 "maps, flattening or deselected nested properties, which would undo deletions; "
@@ -75,16 +71,12 @@ class SparkStream(PlannedStream):
         for message in super()._generate_schema_messages():
             arrives = message.schema.get("properties", {})
             self._refuse_hidden_key(message.key_properties or (), arrives)
-            scope = mapped(self.scope, self.plan, arrives=arrives, maps=self._maps)
+            scope = scope_behind_maps(self.scope, self.plan, arrives=arrives, maps=self._maps)
             scope = replace(scope, again=self.scope.again)
             source = {} if message.stream == self.name else {"stream": self.name}
-            yield records.ScopedSchema(
-                message.stream,
-                message.schema,
-                message.key_properties,
-                self._bookmark_properties,
-                {**scope.to_dict(engine_for_pipe()), **source},
-            )
+            name, keys = message.stream, message.key_properties
+            says = {**scope.to_dict(engine_for_pipe()), **source}
+            yield ScopedSchema(name, message.schema, keys, self._bookmark_properties, says)
 
     @property
     def _maps(self) -> Mapping[str, Any]:
@@ -116,20 +108,15 @@ class SparkStream(PlannedStream):
     @property
     def _traits(self) -> Traits:
         source, table, key = self._tap.source, self.plan.table, self.plan.key
-        return Traits(
-            is_topic=isinstance(source, KafkaSource),
-            can_slice=source.can_slice,
-            sorts_as_spark=key is None or source.sorts_as_spark(table, key.parts[0]),
-        )
+        is_alike = key is None or source.sorts_as_spark(table, key.parts[0])
+        is_topic = isinstance(source, KafkaSource)
+        return Traits(is_topic=is_topic, can_slice=source.can_slice, sorts_as_spark=is_alike)
 
     @property
     def _numbers_all(self) -> bool:
         """Say whether rows that lack the version of this load are gone at the source."""
-        return completes_version(mapped(self.scope, self.plan, arrives=(), maps=self._maps))
-
-    @property
-    def _late_scope(self) -> Scope:
-        return scope_of_late_rows(self.plan, self._bounds, self._traits)
+        scope = scope_behind_maps(self.scope, self.plan, arrives=(), maps=self._maps)
+        return completes_version(scope)
 
     @cached_property
     def _bounds(self) -> Bounds:
@@ -199,7 +186,7 @@ class SparkStream(PlannedStream):
                     written += count
                     counter.increment(count)
                     below += count if chunk.below_bookmark else 0
-                below += chunk.below.rows if chunk.below else 0
+                below += chunk.below.rows.number if chunk.below and chunk.below.rows else 0
                 # What lay beyond the highest key was nothing: there is nothing new to say.
                 if written > before or chunk.version is not None or chunk.bookmark != said:
                     self._settle(chunk)
@@ -212,31 +199,28 @@ class SparkStream(PlannedStream):
 
     def _tell_below(self, rows: int) -> None:
         """Tell log and metrics how many rows the lookback has read, late or not."""
-        self.logger.info(
-            "%s: the lookback read %d rows below the bookmark, those known before included",
-            self.name,
-            rows,
-        )
+        text = f"the lookback read {rows} rows below the bookmark, those known before included"
+        inform(self.name, text)
         told = {"type": "counter", "metric": "late_record_count", "value": rows}
         told["tags"] = {"stream": self.name}
         get_metrics_logger().info("METRIC: %s", json.dumps(told))
 
     def _advise(self) -> None:
         """Log what the user should know before the rows come."""
-        for line in (*idle_settings(self.plan, self._tap.settings), *advice(self.plan)):
-            self.logger.warning("%s: %s", self.name, line)
+        for line in (*setting_warnings(self.plan, self._tap.settings), *table_warnings(self.plan)):
+            warn(self.name, line)
         if self._stream_version is not None and not self._numbers_all:
-            self.logger.warning(
-                "%s: no ACTIVATE_VERSION is written, because the read is limited by %s; rows that "
-                "are gone at the source stay in the target",
+            warn(
                 self.name,
-                self.scope.why or "a filter of stream_maps",
+                "no ACTIVATE_VERSION is written, because the read is limited by "
+                f"{self.scope.why or 'a filter of stream_maps'}; rows that are gone at the source "
+                "stay in the target",
             )
         if self.takes_sdk_path:
-            self.logger.info(
-                "%s: stream maps, flattening or a deselected nested property; records go through "
-                "the SDK, one by one",
+            inform(
                 self.name,
+                "stream maps, flattening or a deselected nested property; records go through the "
+                "SDK, one by one",
             )
 
     def _settle(self, chunk: Chunk) -> None:
@@ -244,9 +228,9 @@ class SparkStream(PlannedStream):
         state = self.stream_state
         state.clear()
         state.update(chunk.bookmark)
-        again = chunk.again if chunk.is_last else None
-        if again and again.rows is not None:
-            state[AT_BOOKMARK] = again.rows.to_dict(again.plan)
+        digest = chunk.digest if chunk.is_last else None
+        if digest and digest.rows is not None:
+            state[AT_BOOKMARK] = digest.rows.to_dict(digest.plan)
         if self._tap.settings.has_window and not (state or self._is_in_state):
             del self.tap_state["bookmarks"][self.name]
         # What tells changes alone has no version, which would retire every other row.
@@ -260,16 +244,15 @@ class SparkStream(PlannedStream):
     def get_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of this run as the SDK knows them."""
         for chunk in self._chunks():
-            if reading := self._open(chunk):
-                yield from reading.records()
+            if records := self._open(chunk):
+                yield from records.records()
 
     def _chunks(self) -> Iterator[Chunk]:
         """Read the stream in the way that fits what becomes of its rows."""
         tap = self._tap
-        loaded = tap.loaded(self.name, self.plan.key_properties)
-        plan = read_for(
-            self.plan, self.scope, loaded, reloads=tap.reloads(self.name), is_told=tap.knows_loading
-        )
+        run, told = tap.assignment, tap.assignment.loads is not None
+        loaded, reloads = run.loaded(self.name, self.plan.key_properties), run.reloads(self.name)
+        plan = read_for(self.plan, self.scope, loaded, reloads=reloads, is_told=told)
         plan = replace(plan, is_observed=self._is_observed)
         with source_errors(tap.settings, self.name):
             yield from chunks(tap.source, plan, version=self._initialized_at)
@@ -281,44 +264,43 @@ class SparkStream(PlannedStream):
         is_written = bool(settings.batch) or not settings.spark.retries_tasks
         return is_written and not self.takes_sdk_path and self.ABORT_AT_RECORD_COUNT is None
 
-    def _open(self, chunk: Chunk) -> Reading | None:
+    def _open(self, chunk: Chunk) -> Records | None:
         if chunk.frame is None:
             return None
         version = chunk.version if self._stream_version is not None else None
-        if chunk.again and self.takes_sdk_path:
-            chunk.again.lose()  # nobody looks at what maps make of rows
+        if chunk.digest and self.takes_sdk_path:
+            chunk.digest.rows = None  # nobody looks at what maps make of rows
         name = (self._late_name if chunk.below_bookmark else None) or self.name
-        return open_reading(
-            self._tap.settings,
-            name,
-            chunk.frame,
+        return Records(
+            settings=self._tap.settings,
+            envelope=Envelope(stream=name, version=version),
+            frame=chunk.frame,
             keys=self.plan.key_properties if self.plan.has_deletions else (),
             are_texts=chunk.are_texts,
-            version=version,
-            watches=[watch for watch in (chunk.again, chunk.below) if watch],
+            watches=[watch for watch in (chunk.digest, chunk.below) if watch],
         )
 
     def _emit(self, chunk: Chunk, *, written: int) -> Iterator[int]:
         """Write the records of a chunk after those of others, and yield how many as they go."""
-        reading, limit = self._open(chunk), self.ABORT_AT_RECORD_COUNT
-        if reading is None:
+        records, limit = self._open(chunk), self.ABORT_AT_RECORD_COUNT
+        if records is None:
             return
         if self.takes_sdk_path:
             if chunk.version is not None and self._stream_version is not None:
                 # A load that goes on keeps its version; the SDK would write that of this run.
                 self._stream_version = chunk.version
-            for index, record in enumerate(reading.records(), start=written):
+            for index, record in enumerate(records.records(), start=written):
                 self._check_max_record_limit(index)
                 self._write_record_message(record)
                 yield 1
         elif limit is None and (batch := self._tap.settings.batch) and has_room(batch):
-            yield write_batch(reading, batch)
+            yield write_batch(records, batch)
         elif limit is None:
-            for block, rows in reading.blocks():
-                records.write_bytes(block)
+            for block, rows in records.blocks():
+                write_bytes(block)
                 yield rows
         else:
-            found = reading.first(limit - written + 1)
-            records.write_bytes(b"".join(found[: limit - written]))
+            found = records.first(limit - written + 1)
+            write_bytes(b"".join(found[: limit - written]))
             yield len(found[: limit - written])
             self._check_max_record_limit(written + len(found) - 1)

@@ -17,8 +17,7 @@ from singer_sdk.singerlib import Catalog
 from typing_extensions import override
 
 from singer_spark import exact_json
-from singer_spark.assignment import STREAMS, Assignment, Loaded
-from singer_spark.engine.session import open_session
+from singer_spark.assignment import STREAMS, Assignment
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.names import chosen_names, unmatched
 from singer_spark.plugin import SparkPlugin, read_json_object
@@ -26,14 +25,13 @@ from singer_spark.report import is_reporting, report
 from tap_spark_source.output.records import ExactWriter
 from tap_spark_source.plan.replication import read_catalog
 from tap_spark_source.plan.source_settings import Identity, place_of, source_problems
-from tap_spark_source.settings import CONFIG_JSONSCHEMA, Settings
-from tap_spark_source.sources import open_source
-from tap_spark_source.sources.base import Place, Source
+from tap_spark_source.settings import Settings
+from tap_spark_source.settings_schema import CONFIG_JSONSCHEMA
+from tap_spark_source.sources import AnySource, open_source
+from tap_spark_source.sources.base import Place
 from tap_spark_source.stream import SparkStream
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from tap_spark_source.plan.table import Table
 
 
@@ -62,7 +60,7 @@ class TapSparkSource(SparkPlugin, Tap):
         return Settings.from_config(self.config)
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> AnySource:
         """The source; Spark starts here."""
         return open_source(self.settings)
 
@@ -76,34 +74,17 @@ class TapSparkSource(SparkPlugin, Tap):
 
     def check_source(self) -> None:
         """Fail, once and before a row is read, where the state belongs to another source."""
-        if self._is_checked or not (is_reporting() or self._assignment.source):
+        if self._is_checked or not (is_reporting() or self.assignment.source):
             return
         self._is_checked = True
         found = Identity(place=place_of(self.settings), id=self.source.own_id())
-        found.check(self._assignment)
+        found.check(self.assignment)
         report("source", "", id=found.id, place=found.place)
 
     @cached_property
-    def _assignment(self) -> Assignment:
+    def assignment(self) -> Assignment:
+        """What the runner says of this run; in a plain pipe nobody says anything."""
         return Assignment.here()
-
-    def reloads(self, stream: str) -> bool:
-        """Say whether the runner has a stream loaded afresh."""
-        return self._assignment.reloads(stream)
-
-    def loaded(self, stream: str, keys: Sequence[str]) -> Loaded:
-        """Say what becomes of a stream's rows; in a plain pipe nobody knows."""
-        return self._assignment.loaded(stream, keys)
-
-    @property
-    def knows_loading(self) -> bool:
-        """Say whether the runner tells what becomes of rows."""
-        return self._assignment.loads is not None
-
-    @property
-    def spark(self) -> SparkSession:
-        """The session that the source runs in."""
-        return open_session(self.settings.spark, urls=self.settings.urls)
 
     @property
     @override
@@ -167,9 +148,9 @@ class TapSparkSource(SparkPlugin, Tap):
         config = config or _ConfigInput()
         tap = cls(
             config=config.config,
+            parse_env_config=config.parse_env,
             state=_read_state(state) if state else None,
             catalog=read_json_object(catalog, "catalog") if catalog else None,
-            parse_env_config=config.parse_env,
         )
         if plan:
             click.echo(json.dumps({"streams": tap.previews()}, indent=2))

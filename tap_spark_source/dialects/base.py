@@ -6,10 +6,10 @@ import base64
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote_plus
 
+from tap_spark_source.dialects.reading import DECIMAL_HINT, PLAIN, Reading
 from tap_spark_source.plan.key import Mark
 from tap_spark_source.plan.table import Column, Index, is_name
 
@@ -20,38 +20,6 @@ Wanted = Callable[[str], str]
 # What the queries of every database about its tables tell.
 COLUMN_FIELDS = ("s", "t", "kind", "c", "native", "pos", "required")
 INDEX_FIELDS = ("s", "t", "i", "c", "pos", "is_primary", "is_unique")
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How to read a column that a plain read would bend; `{}` stands for the column.
-
-    `read` is for the database, `parse` for Spark, `hint` is added to the JSON Schema. What a
-    bookmark would not be compared with as the database sorts it cannot be a key.
-    """
-
-    read: str | None = None
-    parse: str | None = None
-    hint: Mapping[str, Any] = field(default_factory=dict)
-    can_be_key: bool = True
-
-
-PLAIN = Reading()
-DECIMAL_HINT = {"format": "x-singer.decimal"}
-OUT_OF_RANGE = "is outside the years 1 to 9999"
-TOO_FINE = "is finer than a microsecond"
-WITHOUT_DAY = "is a time without a day"
-OTHER_KIND = "is no value of its column's declared type"
-NO_SCALE = "is no scale of a number"
-MISFITS = (OUT_OF_RANGE, TOO_FINE, WITHOUT_DAY, OTHER_KIND, NO_SCALE)
-
-
-def exact_time(datatype: str, text: str = "{}") -> str:
-    """Parse a time of any precision; what is finer than a microsecond is an error."""
-    return (
-        f"if({{}} rlike '[.][0-9]{{6}}[0-9]*[1-9]', raise_error(concat({{}}, ' {TOO_FINE}')), "
-        f"cast({text} as {datatype}))"
-    )
 
 
 class Dialect:
@@ -70,18 +38,25 @@ class Dialect:
     column_fields: tuple[str, ...] = COLUMN_FIELDS
     native = "c.data_type as native"
     # Types that the database does not sort, or otherwise than it compares them with a text.
-    unordered: tuple[str, ...] = ()
+    unordered = ""
+    # How to read columns by the name of their type there, and expressions by their type in Spark.
+    readings: Mapping[str, Reading] = {}
+    expressions: Mapping[str, Reading] = {}
+    # Where the type of an expression tells nothing: the query of the kinds of its values.
+    kinds_query: str | None = None
+    # Bytes by their digits, an ordered query cut off, the number of its rows, every n-th of them.
+    bytes_literal = "X'{digits}'"
+    first_rows = "{query} fetch first {rows} rows only"
+    row_number = "row_number() over (order by {order})"
+    every_nth = "mod(n, {step}) = 0"
+    # Connection properties that those of the user come after.
+    properties: Mapping[str, str] = {}
     # What ends a wait for a server that is gone: half a minute for a connection, a minute for a
     # login, half an hour for the first row of a slow query or the next one.
     timeouts: Mapping[str, str] = {}
     system_schemas: tuple[str, ...] = (
-        "information_schema",
-        "INFORMATION_SCHEMA",
-        "pg_catalog",
-        "sys",
-        "SYS",
-        "mysql",
-        "performance_schema",
+        *("information_schema", "INFORMATION_SCHEMA", "pg_catalog"),
+        *("sys", "SYS", "mysql", "performance_schema"),
     )
 
     # Names, values and comparisons
@@ -103,12 +78,8 @@ class Dialect:
             kind = "DATE" if column.datatype == "date" else "TIMESTAMP"
             return f"{kind} {self.text(value.replace('T', ' '))}"
         if column.datatype == "binary":
-            return self.binary(base64.b64decode(value).hex())
+            return self.bytes_literal.format(digits=base64.b64decode(value).hex())
         return self.text(value)
-
-    def binary(self, digits: str) -> str:
-        """Write bytes, given as hexadecimal digits, as a literal."""
-        return f"X'{digits}'"
 
     def compared(
         self, names: Sequence[str], columns: Sequence[Column], operator: str, mark: Mark
@@ -120,18 +91,6 @@ class Dialect:
         rest = self.compared(names[1:], columns[1:], operator, mark[1:])
         strict = operator[0]
         return f"({names[0]} {strict}= {literal} and ({names[0]} {strict} {literal} or {rest}))"
-
-    def limited(self, query: str, rows: int) -> str:
-        """Cut an ordered query off after so many rows."""
-        return f"{query} fetch first {rows} rows only"
-
-    def is_multiple(self, number: str, step: int) -> str:
-        """Say whether a whole number is a multiple of another."""
-        return f"mod({number}, {step}) = 0"
-
-    def numbered(self, order: str) -> str:
-        """Return the number of a row of a query that is ordered already."""
-        return f"row_number() over (order by {order})"
 
     def url(self, url: str) -> str:
         """Return the URL as Spark and the driver need it."""
@@ -148,17 +107,14 @@ class Dialect:
 
     def connection(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return the connection properties: those given, and what the tap adds."""
-        return dict(given)
+        return {**self.properties, **given}
 
     def waits(self, given: Mapping[str, str], url: str) -> dict[str, str]:
         """Return the timeouts that neither the options nor the URL of the user set."""
         known = {name.lower() for name in given}
-        return {
-            name: value
-            for name, value in self.timeouts.items()
-            if name.lower() not in known
-            and not re.search(rf"[?;&]{re.escape(name)}=", url, flags=re.IGNORECASE)
-        }
+        there = {name for name in self.timeouts if re.search(rf"(?i)[?;&]{re.escape(name)}=", url)}
+        unset = (name for name in self.timeouts if name.lower() not in known and name not in there)
+        return {name: self.timeouts[name] for name in unset}
 
     # What the database says of itself and of its tables
 
@@ -233,6 +189,8 @@ class Dialect:
     def reading(self, row: Row) -> Reading:
         """Say how to read the column of one row of columns_query."""
         native, precision = str(row["native"]).lower(), row.get("p")
+        if native in self.readings:
+            return self.readings[native]
         if native == "time" or native.startswith("time("):
             return Reading("cast({} as char(16))", "rtrim({})")
         if native in ("decimal", "numeric") and precision is not None and int(precision) > 38:
@@ -241,23 +199,17 @@ class Dialect:
 
     def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:
         """Say how to read an expression of this type in Spark, with values of these kinds."""
-        del datatype, kinds
-        return PLAIN
+        del kinds
+        return self.expressions.get(datatype, PLAIN)
 
     def has_order(self, native: str) -> bool:
         """Say whether a key can be of this type, as the database names it."""
-        names = "|".join(self.unordered)
-        return not (names and re.match(rf"({names})(?![\w.])", native.lower()))
+        return not (self.unordered and re.match(rf"({self.unordered})(?![\w.])", native.lower()))
 
     def sorts_by_bytes(self, column: Column) -> bool:
         """Say whether a text is surely sorted by its bytes, not by the rules of a language."""
         del column
         return False
-
-    def kinds_query(self, expression: str, table: str) -> str | None:
-        """Return the query of the kinds of an expression's values, where its type tells nothing."""
-        del expression, table
-        return None
 
 
 def named(dialect: Dialect, labels: Sequence[str]) -> Wanted:

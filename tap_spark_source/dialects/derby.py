@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
-from tap_spark_source.dialects.base import PLAIN, Dialect, Reading, Row, Wanted, exact_time
+from tap_spark_source.dialects.base import Dialect, Row, Wanted
+from tap_spark_source.dialects.reading import PLAIN, Reading, exact_time
 from tap_spark_source.plan.table import Column, Index
 
 # Derby counts nanoseconds, Spark microseconds.
@@ -20,7 +21,9 @@ class Derby(Dialect):
     label = "({schema} || '.' || {table})"
     random = "random()"
     knows_indexes = True
-    unordered = ("clob", "blob", "long varchar", "xml")
+    unordered = "clob|blob|long varchar|xml"
+    expressions = {"timestamp_ntz": _TIMESTAMP}
+    row_number = "row_number() over ()"
     system_schemas = ("SYS", "SYSIBM", "SYSCAT", "SYSFUN", "SYSPROC", "SYSSTAT", "SQLJ", "NULLID")
 
     @override
@@ -48,11 +51,6 @@ class Derby(Dialect):
             join sys.syscolumns c on c.referenceid = t.tableid
             where t.tabletype in ('T', 'V')
               and {self.condition(wanted, "s.schemaname", "t.tablename")}"""
-
-    @override
-    def numbered(self, order: str) -> str:
-        del order
-        return "row_number() over ()"
 
     @override
     def indexes_query(self, wanted: Wanted) -> str:
@@ -95,8 +93,3 @@ class Derby(Dialect):
         if native.startswith("XML"):
             return Reading("xmlserialize({} as clob)")
         return PLAIN
-
-    @override
-    def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:
-        del kinds
-        return _TIMESTAMP if datatype == "timestamp_ntz" else PLAIN

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from typing_extensions import override
 
-from tap_spark_source.dialects.base import (
-    DECIMAL_HINT,
-    PLAIN,
-    Dialect,
-    Reading,
-    Row,
-    Wanted,
-    exact_time,
-)
+from tap_spark_source.dialects.base import Dialect, Row, Wanted
+from tap_spark_source.dialects.reading import DECIMAL_HINT, PLAIN, Reading, exact_time
 from tap_spark_source.plan.table import Column
 
 _TEXT = Reading("cast({} as char)")
@@ -35,15 +28,8 @@ _READINGS = {
     "inet6": _TEXT,
 }
 _SHAPES = (
-    "geometry",
-    "point",
-    "linestring",
-    "polygon",
-    "multipoint",
-    "multilinestring",
-    "multipolygon",
-    "geometrycollection",
-    "geomcollection",
+    *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"),
+    *("multipolygon", "geometrycollection", "geomcollection"),
 )
 
 
@@ -54,13 +40,15 @@ class MySQL(Dialect):
     knows_indexes = True
     native = "c.data_type as base, c.column_type as native"
     # The first two are sorted by number and compared by text.
-    unordered = ("enum", "set", "json", *_SHAPES)
-    # In milliseconds; a login counts as answers of the server.
-    timeouts: Mapping[str, str] = {
-        "connectTimeout": "30000",
-        "socketTimeout": "1800000",
-        "tcpKeepAlive": "true",
+    unordered = "|".join(("enum", "set", "json", *_SHAPES))
+    expressions = {
+        "date": _READINGS["date"],
+        "timestamp_ntz": _READINGS["datetime"],
+        "timestamp": _READINGS["timestamp"],
     }
+    first_rows = "{query} limit {rows}"
+    # In milliseconds; a login counts as answers of the server.
+    timeouts = {"connectTimeout": "30000", "socketTimeout": "1800000", "tcpKeepAlive": "true"}
 
     @override
     def url(self, url: str) -> str:
@@ -91,10 +79,6 @@ class MySQL(Dialect):
         return super().literal(column, value.removesuffix("+00:00") if column.is_time else value)
 
     @override
-    def limited(self, query: str, rows: int) -> str:
-        return f"{query} limit {rows}"
-
-    @override
     def indexes_query(self, wanted: Wanted) -> str:
         return f"""
             select x.table_schema as s, x.table_name as t, x.index_name as i,
@@ -104,12 +88,6 @@ class MySQL(Dialect):
             from information_schema.statistics x
             where x.column_name is not null
               and {self.condition(wanted, "x.table_schema", "x.table_name")}"""
-
-    @override
-    def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:
-        del kinds
-        known = {"date": "date", "timestamp_ntz": "datetime", "timestamp": "timestamp"}
-        return _READINGS.get(known.get(datatype, ""), PLAIN)
 
     @override
     def reading(self, row: Row) -> Reading:

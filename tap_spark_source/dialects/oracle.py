@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
-from tap_spark_source.dialects.base import (
-    DECIMAL_HINT,
-    PLAIN,
-    Dialect,
-    Reading,
-    Row,
-    Wanted,
-    exact_time,
-)
+from tap_spark_source.dialects.base import Dialect, Row, Wanted
+from tap_spark_source.dialects.reading import DECIMAL_HINT, PLAIN, Reading, exact_time
 from tap_spark_source.plan.table import Column
 
 _NUMBER = Reading(
@@ -38,7 +31,9 @@ class Oracle(Dialect):
     label = "({schema} || '.' || {table})"
     random = "dbms_random.value"
     system_schemas = ("SYS", "SYSTEM")
-    unordered = ("clob", "nclob", "blob", "bfile", "long", "xmltype", "json")
+    unordered = "clob|nclob|blob|bfile|long|xmltype|json"
+    expressions = {"timestamp_ntz": _TIMESTAMP, "timestamp": _INSTANT}
+    bytes_literal = "hextoraw('{digits}')"
 
     @override
     def connection(self, given: Mapping[str, str]) -> dict[str, str]:
@@ -62,10 +57,6 @@ class Oracle(Dialect):
     def literal(self, column: Column, value: str) -> str:
         time = value.replace("+00:00", " +00:00") if column.is_time else value
         return super().literal(column, time)
-
-    @override
-    def binary(self, digits: str) -> str:
-        return f"hextoraw('{digits}')"
 
     @override
     def columns_query(self, wanted: Wanted) -> str:
@@ -92,15 +83,12 @@ class Oracle(Dialect):
               and {self.condition(wanted, "x.owner", "x.table_name")}"""
 
     @override
-    def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:
-        del kinds
-        return {"timestamp_ntz": _TIMESTAMP, "timestamp": _INSTANT}.get(datatype, PLAIN)
-
-    @override
     def reading(self, row: Row) -> Reading:
         native = str(row["native"]).upper()
         if native == "NUMBER":
-            return PLAIN if _is_bounded(row["p"], row["sc"]) else _NUMBER
+            digits, scale = row["p"], row["sc"]
+            is_bounded = None not in (digits, scale) and 0 <= int(scale) <= int(digits) <= 38
+            return PLAIN if is_bounded else _NUMBER
         if native.startswith("TIMESTAMP"):
             return _INSTANT if "TIME ZONE" in native else _TIMESTAMP
         if native.startswith("INTERVAL"):
@@ -116,10 +104,3 @@ _READINGS = {
     "XMLTYPE": Reading("xmlserialize(content {} as clob)"),
     "JSON": Reading("json_serialize({} returning clob)"),
 }
-
-
-def _is_bounded(precision: object, scale: object) -> bool:
-    """Say whether a NUMBER fits Spark's decimals."""
-    if precision is None or scale is None:
-        return False
-    return 0 <= int(str(scale)) <= int(str(precision)) <= 38

@@ -8,71 +8,24 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
-from tap_spark_source.dialects.base import (
-    COLUMN_FIELDS,
-    DECIMAL_HINT,
-    OUT_OF_RANGE,
-    PLAIN,
-    Dialect,
-    Reading,
-    Row,
-    Wanted,
-)
+from tap_spark_source.dialects.base import COLUMN_FIELDS, Dialect, Row, Wanted
+from tap_spark_source.dialects.reading import DECIMAL_HINT, OUT_OF_RANGE, PLAIN, Reading
 from tap_spark_source.plan.key import Mark
 from tap_spark_source.plan.table import Column
 
 _NATIVE = re.compile(r"(?P<name>[^(\[]+)(?:\((?P<args>[^)]*)\))?(?P<tail>[^(\[]*)(?P<array>\[\])?")
 # Types that Spark reads as they are, alone and in arrays; all others travel as text.
 _EXACT = {
-    "boolean",
-    "smallint",
-    "integer",
-    "bigint",
-    "real",
-    "double precision",
-    "text",
-    "character varying",
-    "character",
-    "bytea",
-    "uuid",
+    *("boolean", "smallint", "integer", "bigint", "real", "double precision"),
+    *("text", "character varying", "character", "bytea", "uuid"),
 }
-_ZONELESS = "timestamp without time zone"
+_ZONELESS, _INSTANT = "timestamp without time zone", "timestamp with time zone"
 _RANGES = {
     "date": ("date", "'0001-01-01'", "'9999-12-31'"),
-    _ZONELESS: (
-        "timestamp",
-        "'0001-01-01 00:00:00'",
-        "'9999-12-31 23:59:59.999999'",
-    ),
-    "timestamp with time zone": (
-        "timestamptz",
-        "'0001-01-01 00:00:00+00'",
-        "'9999-12-31 23:59:59.999999+00'",
-    ),
+    _ZONELESS: ("timestamp", "'0001-01-01 00:00:00'", "'9999-12-31 23:59:59.999999'"),
+    _INSTANT: ("timestamptz", "'0001-01-01 00:00:00+00'", "'9999-12-31 23:59:59.999999+00'"),
 }
-_KINDS = {
-    "date": "date",
-    "timestamp_ntz": _ZONELESS,
-    "timestamp": "timestamp with time zone",
-}
-_UNORDERED = (
-    "json",
-    "jsonpath",
-    "xml",
-    "point",
-    "line",
-    "lseg",
-    "box",
-    "path",
-    "polygon",
-    "circle",
-    "xid",
-    "cid",
-    "aclitem",
-    "refcursor",
-    "pg_snapshot",
-    "txid_snapshot",
-)
+_KINDS = {"date": "date", "timestamp_ntz": _ZONELESS, "timestamp": _INSTANT}
 # What a row takes at least, even without a column.
 _ROW_BYTES = 28
 
@@ -85,17 +38,18 @@ class Postgres(Dialect):
     knows_indexes = True
     unites = True
     column_fields = (*COLUMN_FIELDS, "dims", "base", "estimate", "most")
-    unordered = _UNORDERED
+    unordered = (
+        "json|jsonpath|xml|point|line|lseg|box|path|polygon|circle|xid|cid|aclitem|refcursor|"
+        "pg_snapshot|txid_snapshot"
+    )
+    first_rows = "{query} limit {rows}"
+    properties = {"ApplicationName": "tap-spark-source"}
     timeouts: Mapping[str, str] = {
         "connectTimeout": "30",
         "loginTimeout": "60",
         "socketTimeout": "1800",
         "tcpKeepAlive": "true",
     }
-
-    @override
-    def connection(self, given: Mapping[str, str]) -> dict[str, str]:
-        return {"ApplicationName": "tap-spark-source", **given}
 
     @override
     def identity_query(self) -> str:
@@ -121,10 +75,6 @@ class Postgres(Dialect):
             return super().compared(names, columns, operator, mark)
         literals = ", ".join(map(self.literal, columns, mark))
         return f"({', '.join(names[: len(mark)])}) {operator} ({literals})"
-
-    @override
-    def limited(self, query: str, rows: int) -> str:
-        return f"{query} limit {rows}"
 
     @override
     def columns_query(self, wanted: Wanted) -> str:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
-from tap_spark_source.dialects.base import DECIMAL_HINT, OTHER_KIND, Dialect, Reading, Row, Wanted
+from tap_spark_source.dialects.base import Dialect, Row, Wanted
+from tap_spark_source.dialects.reading import DECIMAL_HINT, OTHER_KIND, Reading
 from tap_spark_source.plan.table import Column
 
 # A real's shortest exact text; bytes as digits.
@@ -47,6 +48,12 @@ class SQLite(Dialect):
     random = "abs(random() / 9223372036854775808.0)"
     system_schemas = ("",)
     arrives_as_text = True
+    # The ends alone: kinds are ordered, numbers before texts before bytes.
+    kinds_query = (
+        "select typeof((select min({expression}) from {table})) as low, "
+        "typeof((select max({expression}) from {table})) as high"
+    )
+    first_rows = "select * from ({query} limit {rows})"
     unites = True
 
     @override
@@ -88,10 +95,6 @@ class SQLite(Dialect):
               and {self.condition(wanted, "'main'", "m.name")}"""
 
     @override
-    def limited(self, query: str, rows: int) -> str:
-        return f"select * from ({query} limit {rows})"
-
-    @override
     def reading(self, row: Row) -> Reading:
         """Follow SQLite's own rules of affinity; it has no type for times, which stay texts."""
         declared = str(row["native"]).upper()
@@ -114,13 +117,6 @@ class SQLite(Dialect):
         """Trust columns that keep texts as they are, in the default order; times may be numbers."""
         native = column.native.upper()
         return "COLLATE" not in native and any(one in native for one in ("CHAR", "CLOB", "TEXT"))
-
-    @override
-    def kinds_query(self, expression: str, table: str) -> str:
-        """Ask for the ends alone: kinds are ordered, numbers before texts before bytes."""
-        ends = (f"(select {end}({expression}) from {table})" for end in ("min", "max"))
-        low, high = ends
-        return f"select typeof({low}) as low, typeof({high}) as high"
 
     @override
     def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from typing_extensions import override
 
-from tap_spark_source.dialects.base import PLAIN, Dialect, Reading, Row, exact_time
+from tap_spark_source.dialects.base import Dialect
+from tap_spark_source.dialects.reading import Reading, exact_time
 from tap_spark_source.plan.table import Column
 
 _ISO = "convert(varchar(34), {}, 126)"
@@ -37,16 +38,13 @@ class SQLServer(Dialect):
     system_schemas = ("sys", "INFORMATION_SCHEMA")
     # In seconds and in milliseconds; the driver keeps connections alive by itself.
     timeouts: Mapping[str, str] = {"loginTimeout": "60", "socketTimeout": "1800000"}
-    unordered = (
-        "sql_variant",
-        "xml",
-        "json",
-        "geography",
-        "geometry",
-        "text",
-        "ntext",
-        "image",
-    )
+    unordered = "sql_variant|xml|json|geography|geometry|text|ntext|image"
+    readings = _READINGS
+    expressions = {"timestamp_ntz": _ZONELESS, "timestamp": _READINGS["datetimeoffset"]}
+    bytes_literal = "0x{digits}"
+    every_nth = "n % {step} = 0"
+    # An order inside a query needs an end.
+    first_rows = "{query} offset 0 rows fetch next {rows} rows only"
 
     @override
     def url_with(self, url: str, properties: Mapping[str, str]) -> str:
@@ -66,33 +64,7 @@ class SQLServer(Dialect):
             return super().literal(column, value)
         if column.native.lower() == "datetime":
             # It counts by 1/300 s, which no other type compares equal to, and reads three digits.
-            return f"cast({self.text(_to_milliseconds(value))} as datetime)"
+            milliseconds = re.sub(r"([.][0-9]{3})[0-9]+$", r"\1", value)
+            return f"cast({self.text(milliseconds)} as datetime)"
         kinds = {"date": "date", "timestamp": "datetimeoffset(6)", "timestamp_ntz": "datetime2(6)"}
         return f"cast({self.text(value)} as {kinds[column.datatype]})"
-
-    @override
-    def binary(self, digits: str) -> str:
-        return f"0x{digits}"
-
-    @override
-    def is_multiple(self, number: str, step: int) -> str:
-        return f"{number} % {step} = 0"
-
-    @override
-    def limited(self, query: str, rows: int) -> str:
-        # An order inside a query needs an end.
-        return f"{query} offset 0 rows fetch next {rows} rows only"
-
-    @override
-    def reading_of(self, datatype: str, kinds: Sequence[str] = ()) -> Reading:
-        del kinds
-        known = {"timestamp_ntz": "datetime2", "timestamp": "datetimeoffset"}
-        return _READINGS.get(known.get(datatype, ""), PLAIN)
-
-    @override
-    def reading(self, row: Row) -> Reading:
-        return _READINGS.get(str(row["native"]).lower(), PLAIN)
-
-
-def _to_milliseconds(value: str) -> str:
-    return re.sub(r"([.][0-9]{3})[0-9]+$", r"\1", value)

@@ -59,20 +59,17 @@ class KeyNames:
 
     def within(self, limits: Range) -> str:
         """Return the condition of a range, which no row without a key fulfils."""
-        low, high = limits.low, limits.high
-        conditions = []
-        if low:
-            operator = ">=" if low.is_inclusive else ">"
-            conditions.append(self._compared(operator, low.mark))
-        if high:
-            operator = "<=" if high.is_inclusive else "<"
-            conditions.append(self._compared(operator, high.mark))
+        ends = (limits.low, ">"), (limits.high, "<")
+        conditions = [
+            self.dialect.compared(
+                self.names, self.key.parts, sign + "=" * edge.is_inclusive, edge.mark
+            )
+            for edge, sign in ends
+            if edge
+        ]
         if not conditions or len(self.names) > 1:
-            conditions += [
-                f"{name} is not null"
-                for name, part in zip(self.names, self.key.parts, strict=True)
-                if part.is_nullable
-            ]
+            named = zip(self.names, self.key.parts, strict=True)
+            conditions += [f"{name} is not null" for name, part in named if part.is_nullable]
         return " and ".join(conditions) or "1 = 1"
 
     def missing(self) -> str:
@@ -81,9 +78,7 @@ class KeyNames:
 
     def predicates(self, part: Slice) -> list[str]:
         """Return one condition for each connection that reads a part of a slice."""
-        if part.at_once:
-            return [self.any_of(part)]
-        return self._each(part)
+        return [self.any_of(part)] if part.at_once else self._each(part)
 
     def any_of(self, part: Slice) -> str:
         """Return the one condition of all rows of a slice."""
@@ -93,20 +88,19 @@ class KeyNames:
         found = [self.within(limits) for limits in part.ranges]
         return [*found, self.missing()] if part.with_nulls else found or [NOTHING]
 
-    def _compared(self, operator: str, mark: tuple[str, ...]) -> str:
-        return self.dialect.compared(self.names, self.key.parts, operator, mark)
-
 
 def expression_of(dialect: Dialect, column: Column) -> str:
     """Return what stands for a column in a statement."""
     return f"({column.sql})" if column.sql else dialect.quote(column.origin or column.name)
 
 
-def conditions_of(dialect: Dialect, plan: ReadPlan) -> list[str]:
-    """Return the conditions that hold for every row that a plan reads."""
+def conditions_of(dialect: Dialect, plan: ReadPlan, part: Slice | None = None) -> list[str]:
+    """Return the conditions that hold for every row that a plan reads, or for those of a slice."""
     conditions = [f"({plan.where})"] if plan.where else []
     if plan.sample is not None:
         conditions.append(f"{dialect.random} < {Decimal(str(plan.sample)):f}")
+    if part is not None and plan.key is not None:
+        conditions.append(KeyNames.in_table(dialect, plan.key).any_of(part))
     return conditions
 
 
@@ -128,12 +122,14 @@ def survey_statement(names: KeyNames, table: str, where: str | None, reach: Reac
     def ordered(limits: Range, direction: str, rows: int) -> str:
         order = ", ".join(f"{name}{direction}" for name in names.names)
         condition = where_of([*([f"({where})"] if where else []), names.within(limits)])
-        return dialect.limited(f"select {keys} from {table}{condition} order by {order}", rows)
+        query = f"select {keys} from {table}{condition} order by {order}"
+        return dialect.first_rows.format(query=query, rows=rows)
 
     first = ordered(reach.limits, "", reach.rows)
-    nth = dialect.is_multiple("n", reach.step)
+    nth = dialect.every_nth.format(step=reach.step)
+    number = dialect.row_number.format(order=columns)
     marks = (
-        f"select n, {columns} from (select {dialect.numbered(columns)} as n, {columns} "
+        f"select n, {columns} from (select {number} as n, {columns} "
         f"from ({first}) w) m where n in (1, {reach.rows}) or {nth}"
     )
     if reach.top is None:

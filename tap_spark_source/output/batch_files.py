@@ -7,19 +7,16 @@ import re
 import shutil
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote as quote_url
+
+from pyspark.sql import DataFrame, Observation, SparkSession
 
 from singer_spark.errors import TransientError
 from singer_spark.report import report, watch_folder
-from tap_spark_source.output.records import Reading, batch_line, write_bytes
+from tap_spark_source.output.records import Records, batch_line, write_bytes
 from tap_spark_source.settings import BatchSettings
 from tap_spark_source.sources.base import source_errors
-from tap_spark_source.sources.row_json import observed, wire_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
+from tap_spark_source.sources.row_json import observed, record_columns
 
 # Times of any year, and as what they are: the older form of files knows neither.
 _TIMES = {
@@ -41,54 +38,44 @@ def has_room(batch: BatchSettings) -> bool:
     waiting = sum(_size(path) for path in batch.folder.rglob("*"))
     free = shutil.disk_usage(batch.folder).free
     if waiting > free:
-        logger.warning(
-            "%s holds %d MB that nobody has removed and %d MB are left: rows go as messages",
-            batch.folder,
-            waiting // 2**20,
-            free // 2**20,
-        )
+        told = "%s holds %d MB that nobody has removed and %d MB are left: rows go as messages"
+        logger.warning(told, batch.folder, waiting // 2**20, free // 2**20)
     return waiting <= free
 
 
-def write_batch(reading: Reading, batch: BatchSettings) -> int:
+def write_batch(records: Records, batch: BatchSettings) -> int:
     """Have the rows written and told; return how many there are.
 
     Rows that are texts already are written as lines, whatever the format, and so are deletions:
     a column would tell NULL of what they leave alone.
     """
-    from pyspark.sql import Observation
-
-    kind = "jsonl" if reading.are_texts or reading.keys else batch.format
-    place = batch.place(f"{re.sub(r'[^A-Za-z0-9_-]', '_', reading.stream)}-{uuid.uuid4().hex}")
+    kind = "jsonl" if records.are_texts or records.keys else batch.format
+    place = batch.place(f"{re.sub(r'[^A-Za-z0-9_-]', '_', records.stream)}-{uuid.uuid4().hex}")
     counted = Observation("batch")
-    with source_errors(reading.settings, reading.stream):
-        frame = reading.texts if kind == "jsonl" else _columns(reading)
-        frame = observed(frame, counted, reading.watches)
-        with watch_folder(Path(place.removeprefix("file://")), f"reading {reading.stream}"):
+    with source_errors(records.settings, records.stream):
+        frame = records.texts
+        if kind != "jsonl":
+            decimal, fields = records.settings.singer_decimal, records.frame.schema.fields
+            columns = record_columns(fields, singer_decimal=decimal)
+            frame = records.frame.selectExpr(*columns, *records.beside)
+        frame = observed(frame, counted, records.watches)
+        with watch_folder(Path(place.removeprefix("file://")), f"reading {records.stream}"):
             _write(frame, place, kind, batch)
         found = counted.get
         rows = int(found["rows"])
         files = _files(frame.sparkSession, place)
     if kind == "parquet" and place.startswith("file://"):
-        _check(reading.stream, Path(place.removeprefix("file://")), rows)
-    for watch in reading.watches:
+        _check(records.stream, Path(place.removeprefix("file://")), rows)
+    for watch in records.watches:
         watch.add(found)
     if rows:
         packed = batch.compression or ("gzip" if kind == "jsonl" else None)
-        line = batch_line(reading.envelope, sorted(files), rows=rows, kind=kind, compression=packed)
+        line = batch_line(records.envelope, sorted(files), rows=rows, kind=kind, compression=packed)
         write_bytes(line)
     elif place.startswith("file://"):
         shutil.rmtree(place.removeprefix("file://"), ignore_errors=True)
-    report("batch", reading.stream, rows=rows, bytes=sum(files.values()))
+    report("batch", records.stream, rows=rows, bytes=sum(files.values()))
     return rows
-
-
-def _columns(reading: Reading) -> DataFrame:
-    """Return the columns of the records, in the types that travel."""
-    decimal = reading.settings.singer_decimal
-    return reading.frame.selectExpr(
-        *wire_columns(reading.frame.schema.fields, singer_decimal=decimal), *reading.beside
-    )
 
 
 def _write(frame: DataFrame, place: str, kind: str, batch: BatchSettings) -> None:

@@ -9,16 +9,14 @@ from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import count, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from typing_extensions import override
 
 from singer_spark.errors import SourceError
 from singer_spark.scratch import TAP, make_scratch, remove_scratch
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 _FILE_ROWS = 20_000
 _READ_BYTES = 2**20
@@ -125,13 +123,14 @@ def fetched_blocks(lines: DataFrame) -> Generator[memoryview, None, int]:
     The rows are kept by Spark meanwhile, so that the source is read once. Not by persist(): it
     would read lost rows again, and give their ids to others.
     """
-    from pyspark.sql import functions as F
-
     numbered = lines.select(
         F.concat(LINE, F.expr("'\\n'")).alias(LINE), F.monotonically_increasing_id().alias("id")
     )
     kept = numbered.localCheckpoint(eager=True)
-    groups = _groups(kept)
+    items = map(F.expr, ("count(*) as rows", "max(id) as last", "sum(bytes) as bytes"))
+    table = _parts(kept).groupBy("part").agg(*items).toArrow()
+    # Number, last id and bytes of some lines at a time, in their order.
+    groups: list[dict[str, int]] = table.sort_by("part").to_pylist()
     for first, last in _ranges(kept, groups):
         table = kept.where(f"id between {first} and {last}").select(LINE).toArrow()
         for chunk in table.column(0).chunks:
@@ -149,16 +148,6 @@ def _ranges(kept: DataFrame, groups: Sequence[Mapping[str, int]]) -> Iterator[tu
         last, size = end, size + length
     if size:
         yield first, last
-
-
-def _groups(kept: DataFrame) -> list[dict[str, int]]:
-    """Return number, last id and bytes of some lines at a time, in their order."""
-    from pyspark.sql import functions as F
-
-    items = ("count(*) as rows", "max(id) as last", "sum(bytes) as bytes")
-    found = _parts(kept).groupBy("part").agg(*map(F.expr, items))
-    groups: list[dict[str, int]] = found.toArrow().sort_by("part").to_pylist()
-    return groups
 
 
 def _sizes(kept: DataFrame, groups: Sequence[Mapping[str, int]]) -> Iterator[tuple[int, int]]:

@@ -12,11 +12,12 @@ import json
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, Observation
 from singer_sdk.singerlib import Message, SchemaMessage, StateMessage
 from singer_sdk.singerlib.encoding import SimpleSingerWriter
 from typing_extensions import override
@@ -29,10 +30,7 @@ from tap_spark_source.output.line_blocks import LINE, fetched_blocks, spooled_bl
 from tap_spark_source.plan.read_plan import DELETED_AT
 from tap_spark_source.settings import Settings
 from tap_spark_source.sources.base import source_errors
-from tap_spark_source.sources.row_json import Watch, observed, record_json
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tap_spark_source.sources.row_json import RowWatch, observed, record_json
 
 
 @dataclass(slots=True)
@@ -57,8 +55,10 @@ class Envelope:
     """What stands around every record of one read."""
 
     stream: str
-    time_extracted: str
     version: int | None = None
+    time_extracted: str = field(
+        default_factory=lambda: datetime.now(timezone.utc).isoformat(timespec="microseconds")
+    )
 
 
 def record_texts(
@@ -107,12 +107,6 @@ def batch_line(
     return f"{json.dumps(message)}\n".encode()
 
 
-def first_lines(lines: DataFrame, count: int) -> list[bytes]:
-    """Return at most so many lines, each with its line end."""
-    table = lines.limit(count).toArrow()
-    return [f"{text}\n".encode() for text in table.column(0).to_pylist()]
-
-
 def write_bytes(data: bytes | memoryview) -> None:
     """Write to standard output as it is now; what the SDK wrote as text comes first."""
     sys.stdout.flush()
@@ -121,24 +115,20 @@ def write_bytes(data: bytes | memoryview) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """The rows of one chunk, not yet fetched.
+class Records:
+    """The rows of one chunk on their way out, not yet fetched.
 
-    Args:
-        settings: What the tap was asked to do.
-        envelope: What stands around every record.
-        frame: The rows: columns, or with `are_texts` the JSON of the records.
-        are_texts: Whether they are texts.
-        keys: The key columns, where a row may be a deletion and then has nothing but them.
-        watches: Who looks at the rows while they are written.
+    The rows of `frame` are columns, or with `are_texts` the JSON of the records. `keys` are the key
+    columns where a row may be a deletion, which has nothing but them; `watches` look at the rows
+    while they are written.
     """
 
     settings: Settings
     envelope: Envelope
     frame: DataFrame
-    are_texts: bool
-    keys: Sequence[str]
-    watches: Sequence[Watch] = ()
+    are_texts: bool = False
+    keys: Sequence[str] = ()
+    watches: Sequence[RowWatch] = ()
 
     @property
     def stream(self) -> str:
@@ -159,38 +149,35 @@ class Reading:
         return [watch.value_in(self.frame) for watch in self.watches]
 
     def blocks(self) -> Iterator[tuple[bytes | memoryview, int]]:
-        """Yield the lines as bytes, and how many line ends are in them; a block ends anywhere."""
-        with source_errors(self.settings, self.stream):
-            if self.settings.spark.retries_tasks:
-                yield from self._complete(fetched_blocks(self._unwatched))
-            else:
-                yield from self._complete(_spooled(self._lines, self.watches))
+        """Yield the lines as bytes, and how many line ends are in them; a block ends anywhere.
 
-    def _complete(
-        self, blocks: Generator[bytes | memoryview, None, int]
-    ) -> Iterator[tuple[bytes | memoryview, int]]:
-        """Pass blocks on with the number of their lines; fail where some of those are missing."""
-        written = made = 0
-        with closing(blocks):
-            while True:
-                try:
-                    block = next(blocks)
-                except StopIteration as end:
-                    made = end.value
-                    break
-                rows = bytes(block).count(b"\n")
-                written += rows
-                yield block, rows
-        if made != written:
-            raise TransientError(
-                f"{self.stream}: Spark made {made} records and {written} of them arrived here; "
-                "the bookmark stays where it was, run again"
-            )
+        Fail where some of the lines that Spark has made are missing.
+        """
+        with source_errors(self.settings, self.stream):
+            is_here = not self.settings.spark.retries_tasks
+            blocks = self._spooled() if is_here else fetched_blocks(self._unwatched)
+            written = made = 0
+            with closing(blocks):
+                while True:
+                    try:
+                        block = next(blocks)
+                    except StopIteration as end:
+                        made = end.value
+                        break
+                    rows = bytes(block).count(b"\n")
+                    written += rows
+                    yield block, rows
+            if made != written:
+                raise TransientError(
+                    f"{self.stream}: Spark made {made} records and {written} of them arrived here; "
+                    "the bookmark stays where it was, run again"
+                )
 
     def first(self, count: int) -> list[bytes]:
-        """Return at most so many lines."""
+        """Return at most so many lines, each with its line end."""
         with source_errors(self.settings, self.stream):
-            return first_lines(self._unwatched, count)
+            table = self._unwatched.limit(count).toArrow()
+        return [f"{text}\n".encode() for text in table.column(0).to_pylist()]
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield the records as Python knows them."""
@@ -200,51 +187,22 @@ class Reading:
             for line in complete:
                 yield json.loads(line, parse_float=Decimal)["record"]
 
-    @property
-    def _lines(self) -> DataFrame:
-        beside = [watch.column for watch in self.watches]
-        return record_lines(self.texts, self.envelope, beside=beside)
+    def _spooled(self) -> Generator[bytes | memoryview, None, int]:
+        """Yield the lines that Spark writes into files; return how many it has made."""
+        counted = Observation("lines")
+        columns = [watch.column for watch in self.watches]
+        lines = record_lines(self.texts, self.envelope, beside=columns)
+        # Of the lines, not of the rows, whose columns would be copied once more: that takes 6 % of
+        # the time of a large read, and this 1 %.
+        yield from spooled_blocks(observed(lines, counted, self.watches))
+        found = counted.get
+        for watch in self.watches:
+            watch.add(found)
+        return int(found["rows"])
 
     @property
     def _unwatched(self) -> DataFrame:
         """Return the lines for one who passes no observation back."""
         for watch in self.watches:
-            watch.lose()
-        return replace(self, watches=())._lines
-
-
-def _spooled(lines: DataFrame, watches: Sequence[Watch]) -> Generator[bytes, None, int]:
-    """Yield the lines that Spark writes into files; return how many it has made."""
-    from pyspark.sql import Observation
-
-    counted = Observation("lines")
-    # Of the lines, not of the rows, whose columns would be copied once more: that takes 6 % of the
-    # time of a large read, and this 1 %.
-    yield from spooled_blocks(observed(lines, counted, watches))
-    found = counted.get
-    for watch in watches:
-        watch.add(found)
-    return int(found["rows"])
-
-
-def open_reading(
-    settings: Settings,
-    stream: str,
-    frame: DataFrame,
-    *,
-    keys: Sequence[str] = (),
-    are_texts: bool = False,
-    version: int | None = None,
-    watches: Sequence[Watch] = (),
-) -> Reading:
-    """Prepare the records of a frame, whose columns are their properties, or their text."""
-    now = datetime.now(timezone.utc).isoformat(timespec="microseconds")
-    envelope = Envelope(stream=stream, time_extracted=now, version=version)
-    return Reading(
-        settings=settings,
-        envelope=envelope,
-        frame=frame,
-        are_texts=are_texts,
-        keys=keys,
-        watches=watches,
-    )
+            watch.rows = None
+        return record_lines(replace(self, watches=()).texts, self.envelope)

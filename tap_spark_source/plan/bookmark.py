@@ -8,7 +8,7 @@ from dataclasses import replace
 from singer_spark.protocol import AT_BOOKMARK, DELTA_SNAPSHOT
 from singer_spark.protocol import FULL_TABLE as LOAD
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.settings import FULL_TABLE, LOG_BASED
+from tap_spark_source.settings_schema import FULL_TABLE, LOG_BASED
 
 DELTA_VERSION, DELTA_TABLE = "delta_version", "delta_table"
 FILES = "files"
@@ -17,10 +17,7 @@ SNAPSHOT = "snapshot"
 
 
 def goes_on(plan: ReadPlan, resume: str = LOAD) -> bool:
-    """Say whether an interrupted load can go on: not where the table is cut along other columns.
-
-    Markers of earlier releases do not name them.
-    """
+    """Say whether an interrupted load can go on: not where the table is cut along other columns."""
     marker, key = plan.bookmark.get(resume), plan.key
     if marker is None or key is None:
         return False

@@ -52,11 +52,15 @@ class Key:
 
     def to_json(self, mark: Mark) -> Any:
         """Write a mark as a bookmark's value."""
-        values = [
-            int(text) if part.is_integer else text
-            for part, text in zip(self.parts, mark, strict=True)
-        ]
+        pairs = zip(self.parts, mark, strict=True)
+        values = [int(text) if part.is_integer else text for part, text in pairs]
         return values[0] if len(values) == 1 else values
+
+    def edge_to_json(self, edge: Edge | None) -> Any:
+        """Write the end of a range, which may give the first parts only."""
+        if edge is None:
+            return None
+        return replace(self, parts=self.parts[: len(edge.mark)]).to_json(edge.mark)
 
     def from_json(self, value: Any) -> tuple[Any, ...]:
         """Return the values of the parts; raise ValueError where one is of another type."""

@@ -12,10 +12,11 @@ from singer_spark.errors import SettingsError, SourceError
 from singer_spark.figures import parse_duration
 from tap_spark_source.plan.key import Key
 from tap_spark_source.plan.replication import Replication
-from tap_spark_source.plan.source_settings import source_of
+from tap_spark_source.plan.source_settings import limiting_option, place_of
 from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.plan.window import Window, plan_window
-from tap_spark_source.settings import FULL_TABLE, INCREMENTAL, LOG_BASED, Settings
+from tap_spark_source.settings import Settings, StreamOptions
+from tap_spark_source.settings_schema import FULL_TABLE, INCREMENTAL, LOG_BASED, SLICE_ROWS
 
 DELETED_AT = "_sdc_deleted_at"
 _DELETION = Column(
@@ -35,7 +36,7 @@ class ReadPlan:
     tells the two versions of such a row apart. One that `skips_known` sends no row where all that
     it would send is known. One that `is_observed` learns how many rows Spark has written. `limit`
     is the option of the source by which files are left out; `loaded` is what becomes of the rows,
-    None where nobody says.
+    None where nobody says, `version` that of a load which is numbered.
     """
 
     table: Table
@@ -49,7 +50,7 @@ class ReadPlan:
     whole_key: Key | None = None
     partition_column: str | None = None
     window: Window | None = None
-    slice_rows: int = 1_000_000
+    slice_rows: int = SLICE_ROWS
     max_rows: int | None = None
     partitions: int = 1
     late_stream: bool = False
@@ -63,6 +64,7 @@ class ReadPlan:
     skips_known: bool = False
     is_observed: bool = False
     loaded: Loaded | None = None
+    version: int = 0
 
     @property
     def filter(self) -> str | None:
@@ -114,7 +116,7 @@ def plan_read(
     key, window = whole_key, None
     always = set(key_properties)
     if replication.key:
-        key = _replication_key(table, replication.key, describe)
+        key = Key(parts=tuple(_part(table, name, describe) for name in replication.key))
         window = plan_window(table.stream, key, settings, bookmark)
         always |= {part.name for part in key.parts if part.sql is None}
     if missing := sorted(name for name in always if table.column(name) is None):
@@ -122,10 +124,8 @@ def plan_read(
             f"{table.stream}: table {table.label} has no column {', '.join(missing)}; correct the "
             "key properties, or discover again"
         )
-    columns = tuple(
-        column for column in table.columns if column.name in always or is_selected(column.name)
-    )
-    if flag := options.get("deleted_flag"):
+    columns = tuple(one for one in table.columns if one.name in always or is_selected(one.name))
+    if flag := options.deleted_flag:
         columns = (*columns, _deletion(table, flag, describe))
     if not columns:
         raise SettingsError(f"{table.stream}: no column is selected; select one, or deselect it")
@@ -134,19 +134,19 @@ def plan_read(
         columns=columns,
         key_properties=key_properties,
         bookmark=bookmark,
-        where=options.get("where"),
-        sample=options.get("sample"),
-        limit=settings.limit,
+        where=options.where,
+        sample=options.sample,
+        limit=limiting_option(settings),
         key=key,
         whole_key=whole_key,
-        partition_column=options.get("partition_column"),
+        partition_column=options.partition_column,
         window=window,
         slice_rows=settings.slice_rows,
         max_rows=settings.max_rows,
-        partitions=options.get("num_partitions") or settings.partitions,
-        late_stream=bool(options.get("late_stream")),
+        partitions=options.num_partitions or settings.partitions,
+        late_stream=bool(options.late_stream),
         method=replication.method,
-        new_files=replication.method == INCREMENTAL and bool(options.get("new_files")),
+        new_files=replication.method == INCREMENTAL and bool(options.new_files),
         lookback=settings.lookback_of(table.stream),
         snapshot=plan_snapshot(table, settings, key_properties=key_properties),
         singer_decimal=settings.singer_decimal,
@@ -154,26 +154,26 @@ def plan_read(
 
 
 def _refuse_contradictions(
-    stream: str, kind: str, replication: Replication, options: Mapping[str, Any]
+    stream: str, kind: str, replication: Replication, options: StreamOptions
 ) -> None:
-    compares = (options.get("snapshot") or "off") != "off"
+    compares = options.is_compared
     if compares and kind == "kafka":
         raise SettingsError(f"{stream}: a topic tells deletions itself; remove snapshot")
-    if options.get("sample") is not None and (compares or replication.method == LOG_BASED):
+    if options.sample is not None and (compares or replication.method == LOG_BASED):
         raise SettingsError(
             f"{stream}: sample draws other rows in each run, which LOG_BASED and snapshot would "
             "take for changes; remove one of them"
         )
-    if options.get("deleted_flag") and replication.method == LOG_BASED:
+    if options.deleted_flag and replication.method == LOG_BASED:
         raise SettingsError(
             f"{stream}: deleted_flag does not go with LOG_BASED, whose log tells deletions itself; "
             "remove it"
         )
 
 
-def _cutting_key(table: Table, options: Mapping[str, Any], given: tuple[str, ...]) -> Key | None:
+def _cutting_key(table: Table, options: StreamOptions, given: tuple[str, ...]) -> Key | None:
     """Return the key that a full read is cut along: the primary key, unless told otherwise."""
-    name = options.get("partition_column")
+    name = options.partition_column
     if name and table.column(name) is None:
         raise SettingsError(
             f"{table.stream}: partition_column {name} is no column of the "
@@ -184,14 +184,8 @@ def _cutting_key(table: Table, options: Mapping[str, Any], given: tuple[str, ...
     return Key(parts=parts) if parts and len(parts) == len(names) else None
 
 
-def _replication_key(
-    table: Table, names: tuple[str, ...], describe: Callable[[str], Column] | None
-) -> Key:
-    return Key(parts=tuple(_part(table, name, describe) for name in names))
-
-
 def _part(table: Table, name: str, describe: Callable[[str], Column] | None) -> Column:
-    part = _described(table, name, describe, "replication key")
+    part = _column_or_expression(table, name, describe, "replication key")
     if not part.has_order:
         raise SettingsError(
             f"{table.stream}: {name} cannot be a replication key, because its database does not "
@@ -206,7 +200,7 @@ def _part(table: Table, name: str, describe: Callable[[str], Column] | None) -> 
     return part
 
 
-def _described(
+def _column_or_expression(
     table: Table, name: str, describe: Callable[[str], Column] | None, what: str
 ) -> Column:
     """Return a column, or an expression as if it were one."""
@@ -231,7 +225,7 @@ def _deletion(table: Table, flag: str, describe: Callable[[str], Column] | None)
     """Return the column that tells deletions: when, where the flag is a time, else now."""
     if table.column(DELETED_AT) is not None:
         raise SettingsError(f"{table.stream}: the table has {DELETED_AT}; remove deleted_flag")
-    found = _described(table, flag, describe, "deleted_flag")
+    found = _column_or_expression(table, flag, describe, "deleted_flag")
     value = found.parse or "{}"
     if found.is_time:
         parse = f"cast({value} as timestamp)"
@@ -242,10 +236,9 @@ def _deletion(table: Table, flag: str, describe: Callable[[str], Column] | None)
             f"{table.stream}: deleted_flag {flag} of type {found.datatype} says neither whether "
             "nor when; give a boolean, a number, a time, or an expression of these"
         )
-    schema = {"type": ["string", "null"], "format": "date-time", "x-sql-datatype": "timestamp"}
-    origin = None if found.sql else found.name
+    origin, kind = None if found.sql else found.name, _DELETION.datatype
     return replace(
-        found, name=DELETED_AT, origin=origin, datatype="timestamp", schema=schema, parse=parse
+        found, name=DELETED_AT, origin=origin, datatype=kind, schema=_DELETION.schema, parse=parse
     )
 
 
@@ -259,6 +252,11 @@ class KeyForm:
     def to_json(self) -> dict[str, Any]:
         """Write the form as it is kept beside the keys."""
         return {"source": self.source, "key": list(self.key)}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> KeyForm:
+        """Read the form that is kept."""
+        return cls(source=found["source"], key=tuple(found["key"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,14 +273,12 @@ def plan_snapshot(
     table: Table, settings: Settings, *, key_properties: Sequence[str]
 ) -> Snapshot | None:
     """Read the options of a table's stream."""
-    stream, path = table.stream, settings.snapshot_path
-    options = settings.of_stream(stream)
-    mode = options.get("snapshot") or "off"
-    if mode == "off":
+    stream, path, options = table.stream, settings.snapshot_path, settings.of_stream(table.stream)
+    mode, every = options.snapshot, options.snapshot_every
+    if mode is None or not options.is_compared:
         return None
     if not path:
         raise SettingsError(f"{stream}: snapshot {mode} needs snapshot_path, where snapshots live")
-    every = options.get("snapshot_every")
     seconds = parse_duration(every) if every is not None else 0
     if seconds is None:
         raise SettingsError(
@@ -290,7 +286,7 @@ def plan_snapshot(
         )
     keys = [column for column in map(table.column, key_properties) if column]
     written = tuple(_written(column, as_text=settings.singer_decimal) for column in keys)
-    form = KeyForm(source=source_of(settings.url), key=written)
+    form = KeyForm(source=place_of(settings), key=written)
     return Snapshot(mode=mode, path=path, form=form, every=seconds)
 
 

@@ -13,8 +13,9 @@ from typing import Any
 from singer_sdk.singerlib import Catalog, CatalogEntry, Metadata, MetadataMapping, StreamMetadata
 
 from singer_spark.errors import SettingsError
-from tap_spark_source.plan.table import Column, Table
-from tap_spark_source.settings import FULL_TABLE, INCREMENTAL, LOG_BASED, METHODS, Settings
+from tap_spark_source.plan.table import Table
+from tap_spark_source.settings import Settings, StreamOptions
+from tap_spark_source.settings_schema import FULL_TABLE, INCREMENTAL, LOG_BASED, METHODS
 
 _AUTOMATIC = Metadata.InclusionType.AUTOMATIC
 _AVAILABLE = Metadata.InclusionType.AVAILABLE
@@ -106,13 +107,11 @@ def table_metadata(table: Table, *, automatic: set[str]) -> MetadataMapping:
     for column in table.columns:
         crumb = ("properties", column.name)
         inclusion = _AUTOMATIC if column.name in automatic else _AVAILABLE
-        mapping[crumb] = ColumnMetadata(inclusion=inclusion, sql_datatype=_native(column))
+        mapping[crumb] = ColumnMetadata(
+            inclusion=inclusion, sql_datatype=column.native or column.datatype
+        )
         _add_nested(mapping, crumb, column.schema)
     return mapping
-
-
-def _native(column: Column) -> str:
-    return column.native or column.datatype
 
 
 def _add_nested(
@@ -147,29 +146,18 @@ class Replication:
 
 
 def plan_replication(
-    stream: str,
-    settings: Settings,
-    *,
-    columns: Container[str],
-    entry: CatalogEntry | None = None,
+    stream: str, settings: Settings, *, columns: Container[str], entry: CatalogEntry | None = None
 ) -> Replication:
-    """Decide on method and key of a stream.
-
-    Args:
-        stream: The stream's id.
-        settings: What the tap was asked to do.
-        columns: The names of the stream's columns.
-        entry: The stream in the user's catalog.
-    """
+    """Decide on method and key of a stream; `entry` is the one in the user's catalog."""
     options = settings.of_stream(stream)
     method, key = _from_catalog(entry)
     if key is None and method != FULL_TABLE:
-        key = options.get("replication_key")
-        implied = INCREMENTAL if key or options.get("new_files") else None
-        method = method or options.get("replication_method") or implied
+        key = options.replication_key
+        implied = INCREMENTAL if key or options.new_files else None
+        method = method or options.replication_method or implied
     is_default = method is None and key is None
     # New files stand in the place of a key; the default one would only move what nobody reads by.
-    if key is None and method != FULL_TABLE and not options.get("new_files"):
+    if key is None and method != FULL_TABLE and not options.new_files:
         method, key = _default(settings, method, columns)
     if method is None:
         method = INCREMENTAL if key else FULL_TABLE
@@ -178,7 +166,7 @@ def plan_replication(
             f"{stream}: replication method {method} is unknown; use {' or '.join(METHODS)}"
         )
     _refuse_impossible(stream, settings, Replication(method=method, key=_names(key)), options)
-    if method == INCREMENTAL and not key and not options.get("new_files"):
+    if method == INCREMENTAL and not key and not options.new_files:
         raise SettingsError(
             f"{stream}: INCREMENTAL needs a replication key; set replication-key in the catalog, "
             "replication_key in stream_options or default_replication_key"
@@ -188,11 +176,11 @@ def plan_replication(
 
 
 def _refuse_impossible(
-    stream: str, settings: Settings, wanted: Replication, options: Mapping[str, Any]
+    stream: str, settings: Settings, wanted: Replication, options: StreamOptions
 ) -> None:
     method = wanted.method
-    has_key = options.get("replication_key") or (method == INCREMENTAL and wanted.key)
-    if options.get("new_files") and (settings.kind not in _FILES or has_key):
+    has_key = options.replication_key or (method == INCREMENTAL and wanted.key)
+    if options.new_files and (settings.kind not in _FILES or has_key):
         raise SettingsError(
             f"{stream}: new_files needs a folder of files ({', '.join(_FILES)}), and stands in the "
             "place of a replication key in the catalog or in stream_options; remove one of them"
@@ -222,15 +210,12 @@ def _from_catalog(entry: CatalogEntry | None) -> tuple[str | None, Any]:
     return method, root.replication_key or entry.replication_key
 
 
-def _default_method(settings: Settings) -> str:
-    return LOG_BASED if settings.kind == "kafka" else settings.default_method
-
-
 def _default(
     settings: Settings, method: str | None, columns: Container[str]
 ) -> tuple[str, str | None]:
     """Return the default method, where the stream can be read by it."""
-    if method is None and settings.kind in _LOGS and _default_method(settings) == LOG_BASED:
+    by_log = settings.kind == "kafka" or settings.default_method == LOG_BASED
+    if method is None and settings.kind in _LOGS and by_log:
         return LOG_BASED, None
     key = settings.default_key if settings.default_key in columns else None
     if method is not None:

@@ -15,8 +15,8 @@ from singer_spark.protocol import CHANGES_ONLY, DELTA_SNAPSHOT, FULL_TABLE, RANG
 from tap_spark_source.plan.bookmark import DELTA_VERSION, FILES, goes_on
 from tap_spark_source.plan.key import Key
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.plan.window import Bounds, Window
-from tap_spark_source.settings import LOG_BASED
+from tap_spark_source.plan.window import Bounds
+from tap_spark_source.settings_schema import LOG_BASED
 
 MAX_ROWS = "max_rows"
 REST = "the rest of an interrupted read"
@@ -28,10 +28,8 @@ _SPANNED = (MAX_ROWS, REST)
 class Traits:
     """What of a source decides on the scope of a read.
 
-    Args:
-        is_topic: Whether it tells changes and nothing else.
-        can_slice: Whether it is read in slices, so that a read can go on behind one.
-        sorts_as_spark: Whether the ranges of the replication key are the same in Spark.
+    A topic tells changes and nothing else. A read in slices can go on behind one. Where the source
+    `sorts_as_spark`, a range of the replication key is the same in Spark.
     """
 
     is_topic: bool = False
@@ -49,7 +47,10 @@ def scope_of_read(plan: ReadPlan, bounds: Bounds, traits: Traits) -> Scope:
         return _some(CHANGES_ONLY) if begun else Scope()
     if limit is not None:
         return _some(limit)
-    if window is None or key is None or _is_whole(window, key):
+    if window is None or key is None:
+        return Scope()
+    leaves_nulls = window.null_keys == "exclude" and key.is_nullable
+    if window.start is None and window.end is None and not leaves_nulls:
         return Scope()
     start = bounds.start if plan.late_stream or bounds.below is None else bounds.below
     return _range(plan, key, replace(bounds, start=start), traits)
@@ -77,18 +78,16 @@ def completes_version(scope: Scope) -> bool:
     return scope.is_whole or scope.why in _SPANNED
 
 
-def mapped(
+def scope_behind_maps(
     scope: Scope, plan: ReadPlan, *, arrives: Container[str], maps: Mapping[str, Any]
 ) -> Scope:
     """Return what is left of a scope behind stream maps, which drop and change records.
 
-    Args:
-        scope: What was read.
-        plan: How it was read.
-        arrives: The properties of the records as they arrive.
-        maps: The setting stream_maps.
+    `arrives` are the properties of the records as they arrive.
     """
-    ours = [one for name, one in maps.items() if _concerns(name, one, plan.table.stream)]
+    stream = plan.table.stream
+    entries = ((name, one) for name, one in maps.items() if isinstance(one, Mapping))
+    ours = [one for name, one in entries if fnmatch(stream, str(one.get("__source__", name)))]
     if any("__filter__" in one for one in ours):
         return _some(CHANGES_ONLY if plan.new_files else "a filter of stream_maps")
     if scope.rows == RANGE:
@@ -97,12 +96,6 @@ def mapped(
         if not same or column not in arrives:
             return _some("a replication key that stream_maps change")
     return scope
-
-
-def _concerns(name: str, definition: Any, stream: str) -> bool:
-    """Say whether an entry of stream_maps makes records of a stream."""
-    is_map = isinstance(definition, Mapping)
-    return is_map and fnmatch(stream, str(definition.get("__source__", name)))
 
 
 def _some(why: str) -> Scope:
@@ -118,8 +111,9 @@ def _limit(plan: ReadPlan, *, can_slice: bool) -> str | None:
     marker = DELTA_SNAPSHOT if plan.method == LOG_BASED else FULL_TABLE
     if plan.window is None and can_slice and goes_on(plan, marker):
         return REST
-    is_limited = plan.max_rows is not None and not _is_one_piece(plan, can_slice=can_slice)
-    return MAX_ROWS if is_limited else None
+    # What cannot be cut is read as a whole, whatever the limit.
+    is_cut = plan.window is not None or plan.new_files or (plan.key is not None and can_slice)
+    return MAX_ROWS if plan.max_rows is not None and is_cut else None
 
 
 def _follows_changes(plan: ReadPlan, traits: Traits) -> bool:
@@ -136,18 +130,6 @@ def _has_begun(plan: ReadPlan) -> bool:
         return True
     marker = DELTA_VERSION if plan.method == LOG_BASED else FILES
     return plan.bookmark.get(marker) not in (None, {})
-
-
-def _is_one_piece(plan: ReadPlan, *, can_slice: bool) -> bool:
-    """Say whether a table is read as a whole because it cannot be cut, whatever the limit."""
-    is_cut = plan.window is not None or plan.new_files
-    return not is_cut and (plan.key is None or not can_slice)
-
-
-def _is_whole(window: Window, key: Key) -> bool:
-    """Say whether a window without ends leaves no row out."""
-    leaves_nulls = window.null_keys == "exclude" and key.is_nullable
-    return window.start is None and window.end is None and not leaves_nulls
 
 
 def _range(plan: ReadPlan, key: Key, bounds: Bounds, traits: Traits) -> Scope:

@@ -62,7 +62,7 @@ def cuts_of(survey: Survey, *, below: int, partitions: int) -> tuple[Mark, ...]:
     return tuple(dict.fromkeys(chosen))
 
 
-def is_heap(marks: Sequence[tuple[int, Mark]]) -> bool:
+def share_one_value(marks: Sequence[tuple[int, Mark]]) -> bool:
     """Say whether so many rows share one value that a slice cannot be cut between them."""
     return len(marks) > _MARKS_PER_PARTITION and len({mark for _, mark in marks}) == 1
 

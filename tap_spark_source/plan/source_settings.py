@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,8 @@ from typing import Any
 from singer_spark.assignment import Assignment, is_same_source
 from singer_spark.errors import StateError
 from singer_spark.spark_conf import option_refusal
-from tap_spark_source.settings import INCREMENTAL, KINDS, Settings, absolute_path, source_kind
+from tap_spark_source.settings import Settings, absolute_path, source_kind
+from tap_spark_source.settings_schema import INCREMENTAL, KINDS
 
 _SKIPS = "rows that cannot be read must fail the run, not vanish"
 _LEFT_OUT = "the driver would leave rows out and tell nobody; use max_rows"
@@ -20,43 +20,40 @@ _OURS_IN_SESSION = {
     "sql_select_limit": "rows would be left out and nobody told; use max_rows",
 }
 _OURS = {
-    "url": "use source_url",
-    "user": "use source_user",
-    "password": "use source_password",
-    "path": "use source_url",
-    "dbtable": "the tap writes the queries; use tables and where",
-    "query": "the tap writes the queries; use tables and where",
-    "subscribe": "use tables",
-    "subscribepattern": "use tables",
-    "assign": "use tables",
-    "startingoffsets": "the state says where to start",
-    "endingoffsets": "the tap reads up to the end at its start",
-    "startingtimestamp": "the state says where to start",
-    "startingoffsetsbytimestamp": "the state says where to start",
-    "startingoffsetsbytimestampstrategy": "the state says where to start",
-    "endingtimestamp": "the tap reads up to the end at its start",
-    "endingoffsetsbytimestamp": "the tap reads up to the end at its start",
-    "minpartitions": "events of one partition stay together, or their order would be lost",
-    "maxrecordsperpartition": "events of one partition stay together, or their order would be lost",
-    "maxoffsetspertrigger": "use slice_rows and max_rows",
-    "minoffsetspertrigger": "use slice_rows and max_rows",
-    "failondataloss": "the tap never passes over lost events",
-    "kafka.bootstrap.servers": "use source_url",
-    "fetchsize": "use fetch_rows",
-    "customschema": "the tap decides on types so that no value is bent",
-    "prefertimestampntz": "the tap decides on types so that no value is bent",
-    "partitioncolumn": "the tap cuts the ranges; use num_partitions",
-    "lowerbound": "the tap cuts the ranges; use num_partitions",
-    "upperbound": "the tap cuts the ranges; use num_partitions",
-    "numpartitions": "the tap cuts the ranges; use num_partitions",
-    "ignorecorruptfiles": _SKIPS,
-    "ignoremissingfiles": _SKIPS,
-    "ignoreinvalidpartitionpaths": _SKIPS,
-    "readchangefeed": "use replication_method LOG_BASED",
-    "readchangedata": "use replication_method LOG_BASED",
-    "maxrows": _LEFT_OUT,
-    "rows_per_resultset": _LEFT_OUT,
+    "use source_url": "url path kafka.bootstrap.servers",
+    "use source_user": "user",
+    "use source_password": "password",
+    "the tap writes the queries; use tables and where": "dbtable query",
+    "use tables": "subscribe subscribepattern assign",
+    "the state says where to start": (
+        "startingoffsets startingtimestamp startingoffsetsbytimestamp "
+        "startingoffsetsbytimestampstrategy"
+    ),
+    "the tap reads up to the end at its start": (
+        "endingoffsets endingtimestamp endingoffsetsbytimestamp"
+    ),
+    "events of one partition stay together, or their order would be lost": (
+        "minpartitions maxrecordsperpartition"
+    ),
+    "use slice_rows and max_rows": "maxoffsetspertrigger minoffsetspertrigger",
+    "the tap never passes over lost events": "failondataloss",
+    "use fetch_rows": "fetchsize",
+    "the tap decides on types so that no value is bent": "customschema prefertimestampntz",
+    "the tap cuts the ranges; use num_partitions": (
+        "partitioncolumn lowerbound upperbound numpartitions"
+    ),
+    _SKIPS: "ignorecorruptfiles ignoremissingfiles ignoreinvalidpartitionpaths",
+    "use replication_method LOG_BASED": "readchangefeed readchangedata",
+    _LEFT_OUT: "maxrows rows_per_resultset",
 }
+_REASONS = {name: reason for reason, names in _OURS.items() for name in names.split()}
+# Options by which files are left out: none that exists reads every row of a table.
+_LIMITS = {
+    **dict.fromkeys(("pathglobfilter", "modifiedbefore", "modifiedafter"), ""),
+    "ignoreextension": "false",
+    "avro.mapred.ignore.inputs.without.extension": "true",
+}
+_WITHOUT_FILES = ("jdbc", "kafka", "catalog")
 
 
 def source_problems(config: Mapping[str, Any]) -> list[str]:
@@ -70,9 +67,8 @@ def source_problems(config: Mapping[str, Any]) -> list[str]:
     problems += _session_problems(url, options)
     batch = config.get("batch_config")
     if isinstance(batch, Mapping) and not (batch.get("storage") or {}).get("root"):
-        problems.append(
-            "batch_config: storage.root is missing; name a folder, file:///… or s3://bucket/…"
-        )
+        where = "name a folder, file:///… or s3://bucket/…"
+        problems.append(f"batch_config: storage.root is missing; {where}")
     if _needs_key(config):
         problems.append(
             "default_replication_method INCREMENTAL needs default_replication_key, or a "
@@ -107,11 +103,21 @@ def _needs_key(config: Mapping[str, Any]) -> bool:
     return not config.get("default_replication_key") and not keyed
 
 
+def limiting_option(settings: Settings) -> str | None:
+    """Name the option that keeps files of a table from being read, if there is one."""
+    if settings.kind in _WITHOUT_FILES:
+        return None
+    for key, value in settings.options.items():
+        if _LIMITS.get(key.lower(), "none") in ("", value.lower()):
+            return f"source_options {key}"
+    return None
+
+
 def _option_problems(options: Mapping[str, Any]) -> Iterator[str]:
     """Yield the options that are the tap's own, and those by which rows would vanish."""
     for key, value in options.items():
         name = key.lower()
-        reason = _OURS.get(name) or option_refusal(name)
+        reason = _REASONS.get(name) or option_refusal(name)
         if name == "mode" and str(value).upper() == "DROPMALFORMED":
             reason = _SKIPS
         if reason:
@@ -175,16 +181,3 @@ def _database(rest: str) -> str:
 
 def _without_login(address: str) -> str:
     return re.sub(r"//[^@/]*@", "//", address)
-
-
-# Parameters of a JDBC URL that say where the tables are; all others say how to get there.
-_PLACES = ("database", "databasename", "db", "schema", "currentschema", "servicename", "catalog")
-
-
-def source_of(url: str) -> str:
-    """Return what tells a source from others: a hash of where it is, without who asks it how."""
-    place, *options = re.split("[?;&]", url)
-    named = (option for option in options if option.partition("=")[0].lower() in _PLACES)
-    # Who logs in stands before an @; Oracle writes it without slashes.
-    place = re.sub(r"//[^@/]*@", "//", re.sub(r":thin:[^@]*@", ":thin:", place)).rstrip("/")
-    return hashlib.sha256(";".join([place, *sorted(named)]).encode()).hexdigest()[:16]

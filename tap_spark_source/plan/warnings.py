@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 from tap_spark_source.plan.key import Key
@@ -10,8 +11,20 @@ from tap_spark_source.plan.table import Column, Index, Table
 from tap_spark_source.plan.window import Window
 from tap_spark_source.settings import Settings
 
+logger = logging.getLogger("tap-spark-source")
 
-def advice(plan: ReadPlan) -> Iterator[str]:
+
+def warn(stream: str, text: str) -> None:
+    """Log what the user should do something about."""
+    logger.warning("%s: %s", stream, text)
+
+
+def inform(stream: str, text: str) -> None:
+    """Log what the user may want to know."""
+    logger.info("%s: %s", stream, text)
+
+
+def table_warnings(plan: ReadPlan) -> Iterator[str]:
     """Yield what to look at, of what the settings and the source say about its table."""
     if plan.partition_column and not plan.snapshot and (plan.window or plan.new_files):
         yield (
@@ -32,7 +45,9 @@ def advice(plan: ReadPlan) -> Iterator[str]:
                 f"no index begins with the replication key {first.name}: every run reads the whole "
                 f"of {table.label}; create one"
             )
-    if plan.key_properties and not _is_unique(table, indexes, plan.key_properties):
+    unique = [index.columns for index in indexes if index.is_unique] + [table.keys or ("",)]
+    names = set(plan.key_properties)
+    if names and not any(set(columns) <= names for columns in unique):
         yield (
             f"no unique index guarantees that {', '.join(plan.key_properties)} tells rows apart; "
             "rows that share it replace each other in the target"
@@ -57,23 +72,18 @@ def _serves(index: Index, part: Column, table: Table) -> bool:
     return first == part.name if part.sql is None else table.column(first) is None
 
 
-def _is_unique(table: Table, indexes: tuple[Index, ...], names: tuple[str, ...]) -> bool:
-    unique = [index.columns for index in indexes if index.is_unique]
-    return any(set(columns) <= set(names) for columns in [*unique, table.keys or ("",)])
-
-
 # Options that only a read by replication key knows.
 _OF_KEYS = ("start_value", "null_replication_key", "late_stream")
 
 
-def idle_settings(plan: ReadPlan, settings: Settings) -> Iterator[str]:
+def setting_warnings(plan: ReadPlan, settings: Settings) -> Iterator[str]:
     """Yield what the user asked for, and does not get."""
     options = settings.of_stream(plan.table.stream)
-    if options.get("snapshot_every") is not None and plan.snapshot is None:
+    if options.snapshot_every is not None and plan.snapshot is None:
         yield "snapshot_every has no effect without snapshot; set snapshot to keys or rows"
     if plan.window is None or plan.key is None:
-        names = [name for name in _OF_KEYS if options.get(name)]
-        if options.get("lookback") and not plan.new_files:
+        names = [name for name in _OF_KEYS if getattr(options, name)]
+        if options.lookback and not plan.new_files:
             names.append("lookback")
         if names:
             yield (
@@ -94,7 +104,7 @@ def _of_key(plan: ReadPlan, key: Key, window: Window, settings: Settings) -> Ite
         )
     if plan.late_stream and not (window.lookback and has_distance):
         yield "late_stream has no effect without a lookback, which finds late rows; set one"
-    has_start = options.get("start_value") is not None
+    has_start = options.start_value is not None
     if settings.start_date and not (first.is_time or has_start or window.from_bookmark):
         yield (
             f"start_date has no effect: replication key {first.name} of type {first.datatype} is "

@@ -46,7 +46,7 @@ def plan_window(stream: str, key: Key, settings: Settings, bookmark: Mapping[str
     options = settings.of_stream(stream)
     window = Window(
         lookback=settings.lookback_of(stream),
-        null_keys=options.get("null_replication_key") or settings.null_keys,
+        null_keys=options.null_replication_key or settings.null_keys,
     )
     if settings.has_window:
         return _fixed(stream, key, settings)
@@ -56,7 +56,7 @@ def plan_window(stream: str, key: Key, settings: Settings, bookmark: Mapping[str
             return replace(window, start=key.from_json(value), from_bookmark=True)
         except ValueError as error:
             raise bad_bound(stream, replace(window, from_bookmark=True), error) from error
-    first = options.get("start_value")
+    first = options.start_value
     if first is None and key.parts[0].is_time:
         first = settings.start_date
     if first is None:
@@ -80,9 +80,8 @@ def _fixed(stream: str, key: Key, settings: Settings) -> Window:
                 "correct it, or deselect the stream"
             )
         found[name] = None if value is None else (value,)
-    return Window(
-        start=found["window_start"], end=found["window_end"], is_fixed=True, null_keys="exclude"
-    )
+    start, end = found["window_start"], found["window_end"]
+    return Window(start=start, end=end, is_fixed=True, null_keys="exclude")
 
 
 def bad_bound(stream: str, window: Window, problem: object) -> SingerSparkError:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame
 
 from tap_spark_source.plan.key import Key, Mark, Range
 from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.slices import Reach, Slice, Survey, cuts_of, step_of
-from tap_spark_source.sources.base import Source
-from tap_spark_source.sources.row_json import Again, Below
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tap_spark_source.sources.base import TableSource
+from tap_spark_source.sources.row_json import RowWatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +22,7 @@ class Chunk:
     The rows are columns, or with `are_texts` the JSON of the records in the column `record`.
     `version` is that of a numbered load, which the last chunk makes the current one. Rows
     `below_bookmark` are read once more, for those among them that came late; `below` counts them
-    where they are among others. `again` adds up what the next window would read once more, where
+    where they are among others. `digest` adds up what the next window would read once more, where
     that is known.
     """
 
@@ -33,12 +32,21 @@ class Chunk:
     version: int | None = None
     is_last: bool = False
     below_bookmark: bool = False
-    again: Again | None = None
-    below: Below | None = None
+    digest: RowWatch | None = None
+    below: RowWatch | None = None
+
+
+class Preview(NamedTuple):
+    """What a run would read: from where to where, about how many rows, and along which key."""
+
+    low: Any
+    high: Any
+    rows: int | None
+    key: str | list[str] | None = None
 
 
 def look_ahead(
-    source: Source,
+    source: TableSource,
     plan: ReadPlan,
     key: Key,
     limits: Range,
@@ -53,7 +61,7 @@ def look_ahead(
 
 
 def slices(
-    source: Source, plan: ReadPlan, key: Key, whole: Range, *, survey: Survey
+    source: TableSource, plan: ReadPlan, key: Key, whole: Range, *, survey: Survey
 ) -> Iterator[tuple[Slice, Mark | None]]:
     """Cut a range into slices, beginning with what was surveyed; `max_rows` leaves a rest.
 

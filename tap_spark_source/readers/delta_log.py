@@ -9,10 +9,11 @@ that key, at the same version.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 
 from singer_spark.engine.session import SPARK_ERRORS
 from singer_spark.errors import SettingsError, SourceError, StateError
@@ -23,23 +24,17 @@ from tap_spark_source.plan.read_plan import DELETED_AT, ReadPlan
 from tap_spark_source.plan.slices import Slice
 from tap_spark_source.plan.table import Table
 from tap_spark_source.readers import full_table
-from tap_spark_source.readers.chunks import Chunk
+from tap_spark_source.readers.chunks import Chunk, Preview
 from tap_spark_source.sources.lake import LakeSource
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 _OF_FEED = ("_change_type", "_commit_version", "_commit_timestamp")
 _IMAGE = "_change_type in ('insert', 'update_postimage')"
 _AFRESH = "remove the stream's bookmark from the state, and it is read in full again"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Log:
+class _Log(NamedTuple):
     table: str
     version: int
-    has_feed: bool
 
 
 def chunks(source: LakeSource, plan: ReadPlan) -> Iterator[Chunk]:
@@ -47,7 +42,7 @@ def chunks(source: LakeSource, plan: ReadPlan) -> Iterator[Chunk]:
     start = plan.bookmark.get(DELTA_VERSION)
     if start is None:
         _refuse_restart(plan)
-    log = _look(source, plan, source.sql_name(plan.table))
+    log = _look(source, plan)
     if start is None:
         yield from _first_read(source, plan, log)
     else:
@@ -80,7 +75,7 @@ def _first_read(source: LakeSource, plan: ReadPlan, log: _Log) -> Iterator[Chunk
             f"{plan.table.stream}: version {version} of {plan.table.label}, at which its first "
             f"read began, is no longer there; {_AFRESH}"
         ) from error
-    for chunk in full_table.chunks(source, plan, version=version, resume=DELTA_SNAPSHOT):
+    for chunk in full_table.chunks(source, replace(plan, version=version), resume=DELTA_SNAPSHOT):
         known = {**chunk.bookmark, DELTA_TABLE: log.table}
         bookmark = {**known, DELTA_VERSION: version} if chunk.is_last else known
         yield replace(chunk, bookmark=bookmark, version=None)
@@ -94,27 +89,25 @@ def _further_read(source: LakeSource, plan: ReadPlan, log: _Log, start: int) -> 
         return
     rows = _rows_by_version(source, plan, start + 1, log.version)
     for stop in stops(rows, log.version, size=plan.slice_rows, most=plan.max_rows):
-        yield Chunk(
-            frame=_changes(source, plan, start + 1, stop) if rows else None,
-            bookmark={**known, DELTA_VERSION: stop},
-            is_last=stop == log.version,
-        )
+        frame = _changes(source, plan, start + 1, stop) if rows else None
+        bookmark = {**known, DELTA_VERSION: stop}
+        yield Chunk(frame=frame, bookmark=bookmark, is_last=stop == log.version)
         start = stop
 
 
-def span(source: LakeSource, plan: ReadPlan) -> tuple[int | None, int, int]:
-    """Return the version that was read last, that of the table, and the rows between the two."""
-    log = _look(source, plan, source.sql_name(plan.table))
+def preview(source: LakeSource, plan: ReadPlan) -> Preview:
+    """Describe the read by versions: the last that was read, the table's, the rows between."""
+    log = _look(source, plan)
     start = plan.bookmark.get(DELTA_VERSION)
     if start is None:
         rest = full_table.rest_of(source, plan, DELTA_SNAPSHOT)
         rows = source.count(plan, Slice(ranges=(rest,), with_nulls=rest.low is None))
-        return None, log.version, rows
+        return Preview(None, log.version, rows)
     start = _checked(plan, log, DELTA_VERSION, start)
     if start == log.version:
-        return start, start, 0
+        return Preview(start, start, 0)
     changes = _rows_by_version(source, plan, start + 1, log.version)
-    return start, log.version, sum(changes.values())
+    return Preview(start, log.version, sum(changes.values()))
 
 
 def stops(rows: Mapping[int, int], last: int, *, size: int, most: int | None) -> list[int]:
@@ -145,16 +138,16 @@ def can_follow(source: LakeSource, table: Table) -> bool:
 
 def _detail(source: LakeSource, name: str) -> dict[str, Any]:
     detail = source.spark.sql(f"describe detail {name}").select("format", "id", "properties")
-    (row,) = detail.toArrow().to_pylist()
-    return dict(row)
+    return dict(detail.toArrow().to_pylist()[0])
 
 
 def _has_feed(detail: Mapping[str, Any]) -> bool:
     return dict(detail["properties"] or ()).get("delta.enableChangeDataFeed") == "true"
 
 
-def _look(source: LakeSource, plan: ReadPlan, name: str) -> _Log:
+def _look(source: LakeSource, plan: ReadPlan) -> _Log:
     """Ask for the table's newest version, which bounds this read."""
+    name = source.sql_name(plan.table)
     row = _detail(source, name)
     if row["format"] != "delta":
         raise SettingsError(
@@ -162,13 +155,12 @@ def _look(source: LakeSource, plan: ReadPlan, name: str) -> _Log:
             f"{row['format']}; choose another replication_method"
         )
     history = source.spark.sql(f"describe history {name} limit 1").select("version").toArrow()
-    log = _Log(table=row["id"], version=history[0][0].as_py(), has_feed=_has_feed(row))
-    if not log.has_feed:
+    if not _has_feed(row):
         raise SourceError(
             f"{plan.table.stream}: {plan.table.label} records no changes; set its property "
             f"delta.enableChangeDataFeed to true, then {_AFRESH}"
         )
-    return log
+    return _Log(row["id"], history[0][0].as_py())
 
 
 def _checked(plan: ReadPlan, log: _Log, name: str, version: object) -> int:
@@ -184,18 +176,15 @@ def _checked(plan: ReadPlan, log: _Log, name: str, version: object) -> int:
 
 
 def _feed(source: LakeSource, plan: ReadPlan, first: int, last: int) -> DataFrame:
-    feed = source.spark.read.option("readChangeFeed", "true").options(
-        startingVersion=str(first), endingVersion=str(last)
-    )
+    bounds = {"startingVersion": str(first), "endingVersion": str(last)}
+    feed = source.spark.read.option("readChangeFeed", "true").options(**bounds)
     name = source.sql_name(plan.table)
     # By name: Spark Connect expands a star before it learns that this is the feed.
     columns = [quote(column) for column in source.spark.table(name).columns]
     return feed.table(name).selectExpr(*columns, *_OF_FEED)
 
 
-def _rows_by_version(
-    source: LakeSource, plan: ReadPlan, first: int, last: int
-) -> Mapping[int, int]:
+def _rows_by_version(source: LakeSource, plan: ReadPlan, first: int, last: int) -> dict[int, int]:
     """Count the changes of each commit; whether they are still there shows when they are read."""
     try:
         found = _feed(source, plan, first, last).groupBy("_commit_version").count().toArrow()

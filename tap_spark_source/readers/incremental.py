@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tap_spark_source.plan.key import Edge, Key, Mark, Range
+from tap_spark_source.plan.key import Edge, Mark, Range
 from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.slices import Slice, Survey, cuts_of
-from tap_spark_source.plan.window import Window
-from tap_spark_source.readers.chunks import Chunk, is_one_range, look_ahead, slices
+from tap_spark_source.plan.warnings import warn
+from tap_spark_source.readers.chunks import Chunk, Preview, is_one_range, look_ahead, slices
 from tap_spark_source.readers.open_window import Ahead, OpenWindow, open_window
-from tap_spark_source.sources.base import Source
-from tap_spark_source.sources.row_json import forgotten
-
-logger = logging.getLogger("tap-spark-source")
+from tap_spark_source.sources.base import TableSource
+from tap_spark_source.sources.row_json import without_known_rows
 
 
-def chunks(source: Source, plan: ReadPlan, window: Window, key: Key) -> Iterator[Chunk]:
+def chunks(source: TableSource, plan: ReadPlan) -> Iterator[Chunk]:
     """Yield first what lies below the bookmark, then the slices from the bookmark on."""
-    opened = open_window(source, plan, window, key)
+    opened = open_window(source, plan)
+    if opened is None:
+        return
     opened.refuse_nulls()
     if opened.window.is_fixed:
         yield from _inside(opened)
@@ -31,8 +30,8 @@ def chunks(source: Source, plan: ReadPlan, window: Window, key: Key) -> Iterator
     if opened.is_known(ahead.survey):
         yield Chunk(bookmark=plan.bookmark, is_last=True)
         return
-    plan = replace(plan, bookmark=forgotten(plan.bookmark))
-    opened = replace(opened, plan=plan, again=opened.next_window(ahead.survey))
+    plan = replace(plan, bookmark=without_known_rows(plan.bookmark))
+    opened = replace(opened, plan=plan, digest=opened.next_digest(ahead.survey))
     # The rows of a lookback are counted apart, where they can be.
     counted = ahead.both or (None if opened.reread else ahead.survey)
     is_one = plan.reads_on and counted is not None and is_one_range(plan, counted)
@@ -45,14 +44,29 @@ def chunks(source: Source, plan: ReadPlan, window: Window, key: Key) -> Iterator
         yield from _above(opened, ahead.survey)
 
 
+def preview(source: TableSource, plan: ReadPlan) -> Preview:
+    """Describe the read of the window."""
+    opened = open_window(source, plan)
+    if opened is None:
+        return Preview(None, None, 0)
+    key, whole = opened.key, opened.whole
+    highest = look_ahead(source, plan, key, whole, top=whole).highest
+    if highest is not None and opened.end is None:
+        whole = whole.up_to(highest)
+    if opened.reread is not None:
+        whole = replace(whole, low=opened.reread.low)
+        # Only the lookback has rows to read.
+        whole = whole if highest else replace(whole, high=Edge(opened.start or ()))
+    ranges = (whole,) if highest or opened.reread else ()
+    rows = source.count(plan, Slice(ranges=ranges, with_nulls=opened.takes_nulls))
+    return Preview(key.edge_to_json(whole.low), key.edge_to_json(whole.high), rows, key.name)
+
+
 def _inside(opened: OpenWindow) -> Iterator[Chunk]:
     """Yield the slices of a fixed window; the bookmark stays as it is."""
     if opened.start and opened.start == opened.end:
-        logger.warning(
-            "%s: left out, because no %s lies between window_start and window_end",
-            opened.stream,
-            opened.key.parts[0].datatype,
-        )
+        kind = opened.key.parts[0].datatype
+        warn(opened.stream, f"left out, because no {kind} lies between window_start and window_end")
     elif opened.plan.at_once:
         yield Chunk(frame=opened.frame(opened.whole), bookmark=opened.plan.bookmark, is_last=True)
         return
@@ -87,24 +101,21 @@ def _above(opened: OpenWindow, survey: Survey) -> Iterator[Chunk]:
     nulls, bookmark = opened.takes_nulls, dict(plan.bookmark)
     if survey.highest is None:
         frame = source.frame(plan, Slice(ranges=(), with_nulls=True)) if nulls else None
-        yield Chunk(frame=frame, bookmark=bookmark, is_last=True, again=opened.again)
+        yield Chunk(frame=frame, bookmark=bookmark, is_last=True, digest=opened.digest)
         if plan.reads_on and plan.max_rows is None:
             yield _beyond(opened, None, bookmark)
         return
     highest, last = survey.highest, opened.highest(survey)
     whole = opened.whole.up_to(highest)
-    stop = _stop_in_heap(opened, survey)
+    stop = _stop_within_value(opened, survey)
     if stop:
         whole, last, plan = opened.unread.up_to(stop), stop, replace(plan, max_rows=None)
         survey = look_ahead(source, plan, key, whole)
     for part, end in slices(source, plan, key, whole, survey=survey):
         wanted = replace(part, with_nulls=nulls)
-        yield Chunk(
-            frame=source.frame(plan, wanted) if wanted.ranges or nulls else None,
-            bookmark=opened.marked(bookmark, end or last),
-            is_last=not end and not stop,
-            again=opened.again,
-        )
+        frame = source.frame(plan, wanted) if wanted.ranges or nulls else None
+        marked, is_last = opened.marked(bookmark, end or last), not end and not stop
+        yield Chunk(frame=frame, bookmark=marked, is_last=is_last, digest=opened.digest)
         nulls = False
     if plan.reads_on and plan.max_rows is None and not stop:
         yield _beyond(opened, highest, opened.marked(bookmark, last))
@@ -121,9 +132,8 @@ def _together(opened: OpenWindow, ahead: Ahead, both: Survey) -> Iterator[Chunk]
     ranges = tuple(limits.split(cuts)) if both.lowest else ()
     part = Slice(ranges=ranges, with_nulls=opened.takes_nulls)
     frame = opened.source.frame(plan, part) if ranges or part.with_nulls else None
-    yield Chunk(
-        frame=frame, bookmark=bookmark, is_last=True, again=opened.again, below=opened.below
-    )
+    digest, below = opened.digest, opened.below
+    yield Chunk(frame=frame, bookmark=bookmark, is_last=True, digest=digest, below=below)
     if plan.reads_on:
         yield _beyond(opened, highest, bookmark)
 
@@ -142,7 +152,7 @@ def _at_once(opened: OpenWindow, survey: Survey) -> Iterator[Chunk]:
     if survey.highest:
         bookmark = opened.marked(bookmark, opened.highest(survey))
     frame = opened.frame(limits, with_nulls=opened.takes_nulls)
-    yield Chunk(frame=frame, bookmark=bookmark, is_last=True, again=opened.again, below=below)
+    yield Chunk(frame=frame, bookmark=bookmark, is_last=True, digest=opened.digest, below=below)
 
 
 def _beyond(opened: OpenWindow, highest: Mark | None, bookmark: Mapping[str, Any]) -> Chunk:
@@ -158,14 +168,14 @@ def _beyond(opened: OpenWindow, highest: Mark | None, bookmark: Mapping[str, Any
     return Chunk(frame=opened.frame(limits), bookmark=bookmark, is_last=True)
 
 
-def _stop_in_heap(opened: OpenWindow, survey: Survey) -> Mark | None:
+def _stop_within_value(opened: OpenWindow, survey: Survey) -> Mark | None:
     """Return where a limited run ends, if that is among the rows of the bookmark's first part.
 
     They are read again by the run that comes beyond them, and until then each run goes on
     behind the one before: or all of them would read the same rows again and again.
     """
-    start, plan, limit = opened.start, opened.plan, opened.plan.max_rows
-    if limit is None or len(opened.key.parts) == 1 or not (start and opened.window.from_bookmark):
+    start, plan, limit = opened.begun, opened.plan, opened.plan.max_rows
+    if limit is None or len(opened.key.parts) == 1 or not start:
         return None
     stop = survey.mark_at(min(limit, plan.slice_rows))
     if stop and stop[0] == start[0] and plan.slice_rows < limit:
@@ -176,20 +186,13 @@ def _stop_in_heap(opened: OpenWindow, survey: Survey) -> Mark | None:
 
 
 def _fixed(
-    opened: OpenWindow,
-    whole: Range,
-    *,
-    survey: Survey | None = None,
-    below_bookmark: bool = False,
+    opened: OpenWindow, whole: Range, survey: Survey | None = None, *, below_bookmark: bool = False
 ) -> Iterator[Chunk]:
     """Yield the slices of a range that says nothing about the state."""
     source, key, plan = opened.source, opened.key, replace(opened.plan, max_rows=None)
     survey = survey or look_ahead(source, plan, key, whole)
     if survey.lowest:
         for part, _ in slices(source, plan, key, whole, survey=survey):
-            yield Chunk(
-                frame=source.frame(plan, part) if part.ranges else None,
-                bookmark=plan.bookmark,
-                below_bookmark=below_bookmark,
-                again=opened.again,
-            )
+            frame, bookmark = source.frame(plan, part) if part.ranges else None, plan.bookmark
+            is_below, digest = below_bookmark, opened.digest
+            yield Chunk(frame=frame, bookmark=bookmark, below_bookmark=is_below, digest=digest)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from singer_spark.errors import StateError
 from tap_spark_source.plan.bookmark import OFFSETS
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.readers.chunks import Chunk
+from tap_spark_source.readers.chunks import Chunk, Preview
 from tap_spark_source.sources.kafka.topics import KafkaSource, Offsets
 
 Kind = TypeVar("Kind")
@@ -27,12 +27,16 @@ def chunks(source: KafkaSource, plan: ReadPlan) -> Iterator[Chunk]:
     for stop in steps:
         look = source.look(plan, start, stop)
         for end, fields in runs(start, stop, look.schemas):
-            yield Chunk(
-                frame=source.changes(plan, start, end, fields=fields, orphans=look.orphans),
-                bookmark={**plan.bookmark, OFFSETS: dict(end)},
-                is_last=end == ends,
-            )
+            frame = source.changes(plan, start, end, fields=fields, orphans=look.orphans)
+            bookmark = {**plan.bookmark, OFFSETS: dict(end)}
+            yield Chunk(frame=frame, bookmark=bookmark, is_last=end == ends)
             start = end
+
+
+def preview(source: KafkaSource, plan: ReadPlan) -> Preview:
+    """Describe the read by offsets."""
+    first, last = span(source, plan)
+    return Preview(dict(first), dict(last), sum(last[part] - first[part] for part in last))
 
 
 def span(source: KafkaSource, plan: ReadPlan) -> tuple[Offsets, Offsets]:
@@ -83,9 +87,8 @@ def runs(
     found: list[tuple[Offsets, Kind | None]] = []
     at = dict(start)
     while at != stop:
-        heads = {
-            part: _head(schemas.get(part, ()), at[part]) for part in stop if at[part] < stop[part]
-        }
+        behind = (part for part in stop if at[part] < stop[part])
+        heads = {part: _head(schemas.get(part, ()), at[part]) for part in behind}
         wanted = next((kind for kind, _ in heads.values() if kind is not None), None)
         for part, (kind, end) in heads.items():
             if kind in (None, wanted):

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from singer_spark.names import literal
 from tap_spark_source.dialects.statements import mark_text
 from tap_spark_source.plan.key import Key, Mark, number_below
 from tap_spark_source.plan.table import Column
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 # Clocks differ by a little; a time without a zone may be that of the furthest one.
 _TOLERANCE = {"timestamp": "1 minute", "timestamp_ntz": "14 hours"}
@@ -35,14 +34,14 @@ def to_mark(
 ) -> Mark:
     """Return JSON values of a key, or of its first parts, as the source's literals want them.
 
-    A value that is finer than its type becomes the one below it, or that above it.
-
-    Raises:
-        ValueError: A value looks like one of its type but is none.
+    A value that is finer than its type becomes the one below it, or that above it; one that only
+    looks like one of its type is a ValueError.
     """
     parts = key.parts[: len(values)]
     times = [
-        _instant(part, value, rounds_up=rounds_up)
+        mark_text(_value(part, str(value), rounds_up=rounds_up), part.datatype)
+        if part.is_time and not _is_mark(part, value)
+        else None
         for part, value in zip(parts, values, strict=True)
     ]
     found = iter(_steady_texts(spark, tuple(time for time in times if time)))
@@ -76,13 +75,6 @@ def is_future(spark: SparkSession, column: Column, text: str) -> bool:
     return bool(_texts(spark, [f"cast({_value(column, text)} as timestamp) > {now}"])[0])
 
 
-def _instant(part: Column, value: Any, *, rounds_up: bool) -> str | None:
-    """Return the Spark SQL of a time's text; None for what is no time or a mark as it stands."""
-    if not part.is_time or _is_mark(part, value):
-        return None
-    return mark_text(_value(part, str(value), rounds_up=rounds_up), part.datatype)
-
-
 def _is_mark(part: Column, value: Any) -> bool:
     written = _WRITTEN.get(part.datatype)
     if written is None or not written.fullmatch(str(value)):
@@ -110,8 +102,6 @@ def _steady_texts(spark: SparkSession, expressions: tuple[str, ...]) -> tuple[st
 
 
 def _texts(spark: SparkSession, expressions: Sequence[str]) -> list[Any]:
-    from pyspark.errors import PySparkException
-
     if not expressions:
         return []
     try:

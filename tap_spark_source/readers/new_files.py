@@ -11,7 +11,6 @@ taken for an older one: files of the future are kept by name and time until thei
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -19,14 +18,13 @@ from typing import Any
 from singer_spark.errors import StateError
 from tap_spark_source.plan.bookmark import FILES
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.readers.chunks import Chunk
+from tap_spark_source.plan.warnings import warn
+from tap_spark_source.readers.chunks import Chunk, Preview
 from tap_spark_source.sources.files import FileSource, FoundFile
 
 _CHUNK_FILES = 1000
 # Clocks differ by a little.
 _TOLERANCE = timedelta(minutes=1)
-
-logger = logging.getLogger("tap-spark-source")
 
 
 def chunks(source: FileSource, plan: ReadPlan) -> Iterator[Chunk]:
@@ -49,11 +47,12 @@ def chunks(source: FileSource, plan: ReadPlan) -> Iterator[Chunk]:
         )
 
 
-def span(source: FileSource, plan: ReadPlan) -> tuple[str | None, str | None]:
-    """Return the times of modification that were read last and that this run ends with."""
+def preview(source: FileSource, plan: ReadPlan) -> Preview:
+    """Describe the read by times of modification; how many rows come is not known."""
     seen = _seen(plan)
     found = new_files(source.files_of(plan.table), seen, lookback=plan.lookback)
-    return seen.get("modified"), found[-1].modified if found else seen.get("modified")
+    last = seen.get("modified")
+    return Preview(last, found[-1].modified if found else last, None)
 
 
 def new_files(
@@ -61,9 +60,8 @@ def new_files(
 ) -> list[FoundFile]:
     """Choose the files that were not read yet as they are, the oldest first."""
     lowest, times = _earlier(seen.get("modified", ""), lookback), _times(seen, found)
-    fresh = [
-        file for file in found if file.modified >= lowest and times.get(file.name) != file.modified
-    ]
+    late = (file for file in found if file.modified >= lowest)
+    fresh = (file for file in late if times.get(file.name) != file.modified)
     return sorted(fresh, key=lambda file: (file.modified, file.name))
 
 
@@ -78,9 +76,8 @@ def seen_after(
     times = _times(seen, found) | {file.name: file.modified for file in read}
     past = {file.name: file.modified for file in (*found, *read) if not file.is_future}
     # Beyond the last file that was read others may wait, before one of the future whose time came.
-    reached = [
-        time for name, time in times.items() if past.get(name) == time and time <= read[-1].modified
-    ]
+    same = [time for name, time in times.items() if past.get(name) == time]
+    reached = [time for time in same if time <= read[-1].modified]
     newest = max([seen.get("modified", ""), *reached])
     lowest, there = _earlier(newest, lookback), {file.name for file in found}
     kept = {name: times[name] for name in sorted(times) if name in there and times[name] >= lowest}
@@ -94,21 +91,17 @@ def _warn_of_future(plan: ReadPlan, seen: Mapping[str, Any], fresh: Sequence[Fou
     soon = (datetime.now(timezone.utc) + _TOLERANCE).isoformat(timespec="microseconds")
     ahead = [file for file in fresh if file.is_future and file.modified > soon]
     if ahead:
-        logger.warning(
-            "%s: %d files have a time of modification in the future, such as %s of %s; they are "
-            "read, and so are later files: correct the clock that writes them",
+        warn(
             stream,
-            len(ahead),
-            ahead[-1].name,
-            ahead[-1].modified,
+            f"{len(ahead)} files have a time of modification in the future, such as "
+            f"{ahead[-1].name} of {ahead[-1].modified}; they are read, and so are later files: "
+            "correct the clock that writes them",
         )
     if seen.get("modified", "") > soon:
-        logger.warning(
-            "%s: the bookmark's files are of %s, which is in the future; files that came since and "
-            "are older than that are not found: %s",
+        warn(
             stream,
-            seen["modified"],
-            plan.way_anew,
+            f"the bookmark's files are of {seen['modified']}, which is in the future; files that "
+            f"came since and are older than that are not found: {plan.way_anew}",
         )
 
 
@@ -121,9 +114,8 @@ def _times(seen: Mapping[str, Any], found: Sequence[FoundFile]) -> dict[str, str
     if isinstance(names, Mapping):
         return dict(names)
     known = set(names)
-    return {
-        file.name: file.modified for file in found if file.name in known and file.modified <= newest
-    }
+    known_files = (file for file in found if file.name in known)
+    return {file.name: file.modified for file in known_files if file.modified <= newest}
 
 
 def _earlier(modified: str, seconds: float) -> str:

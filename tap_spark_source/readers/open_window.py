@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame
 
 from singer_spark.errors import DataError, SettingsError
 from singer_spark.report import report
@@ -13,46 +14,44 @@ from singer_spark.shown import shown
 from tap_spark_source.dialects.statements import KeyNames, SparkSQL
 from tap_spark_source.plan.key import Edge, Key, Mark, Range, is_empty, is_same_mark, is_value
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.plan.slices import Slice, Survey, is_heap
+from tap_spark_source.plan.slices import Slice, Survey, share_one_value
+from tap_spark_source.plan.warnings import inform, warn
 from tap_spark_source.plan.window import Bounds, Window, bad_bound
 from tap_spark_source.readers.chunks import look_ahead
 from tap_spark_source.readers.marks import is_future, looked_back, to_mark
-from tap_spark_source.sources.base import Source
-from tap_spark_source.sources.row_json import Again, Below, expected
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+from tap_spark_source.sources import AnySource
+from tap_spark_source.sources.base import TableSource
+from tap_spark_source.sources.kafka.topics import KafkaSource
+from tap_spark_source.sources.row_json import BELOW, REREAD, RowWatch, known_rows
 
 _SPARK = SparkSQL()
 
-logger = logging.getLogger("tap-spark-source")
 
-
-def bounds_of(source: Source, plan: ReadPlan) -> Bounds:
+def bounds_of(source: AnySource, plan: ReadPlan) -> Bounds:
     """Return the ends of a plan's window, if it has one."""
-    if plan.window is None or plan.key is None:
+    opened = None if isinstance(source, KafkaSource) else open_window(source, plan)
+    if opened is None:
         return Bounds()
-    opened = open_window(source, plan, plan.window, plan.key)
-    reread, first = opened.reread, Key(parts=plan.key.parts[:1])
+    reread, first = opened.reread, Key(parts=opened.key.parts[:1])
     marks = {"start": opened.start, "end": opened.end}
     if reread and reread.low:
         marks["below"] = reread.low.mark
     return Bounds(**{name: first.to_json(mark[:1]) for name, mark in marks.items() if mark})
 
 
-def open_window(source: Source, plan: ReadPlan, window: Window, key: Key) -> OpenWindow:
-    """Turn the values that a window was given into those of the source."""
-    marks: list[Mark | None] = []
-    # No key lies between a bound and the next value above it that the key can have.
-    up = window.is_fixed
-    for values in (window.start, window.end):
-        try:
-            mark = to_mark(source.spark, key, values, rounds_up=up) if values is not None else None
-        except ValueError as error:
-            raise bad_bound(plan.table.stream, window, error) from error
-        marks.append(mark)
-    start, end = marks
+def open_window(source: TableSource, plan: ReadPlan) -> OpenWindow | None:
+    """Turn the values that a plan's window was given, if it has one, into those of the source."""
+    window, key = plan.window, plan.key
+    if window is None or key is None:
+        return None
+    try:
+        # No key lies between a bound and the next value above it that the key can have.
+        start, end = (
+            None if one is None else to_mark(source.spark, key, one, rounds_up=window.is_fixed)
+            for one in (window.start, window.end)
+        )
+    except ValueError as error:
+        raise bad_bound(plan.table.stream, window, error) from error
     is_wrong = window.start == window.end or start != end
     if window.is_fixed and start and end and is_wrong and is_empty(key.parts[0], start[0], end[0]):
         raise SettingsError(
@@ -62,8 +61,7 @@ def open_window(source: Source, plan: ReadPlan, window: Window, key: Key) -> Ope
     return OpenWindow(source=source, plan=plan, window=window, key=key, start=start, end=end)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ahead:
+class Ahead(NamedTuple):
     """What a source shows from the bookmark on: `survey` is of the rows that no run has read yet.
 
     `both` is of these and of what the lookback reads again, where one slice holds them all.
@@ -77,13 +75,13 @@ class Ahead:
 class OpenWindow:
     """A window whose bounds are values of the source."""
 
-    source: Source
+    source: TableSource
     plan: ReadPlan
     window: Window
     key: Key
     start: Mark | None
     end: Mark | None
-    again: Again | None = None
+    digest: RowWatch | None = None
 
     @property
     def stream(self) -> str:
@@ -97,23 +95,23 @@ class OpenWindow:
         Of a list key the first part decides: a row that was read before may get the bookmark's time
         once more, and lie below the bookmark only by what comes after it.
         """
-        return Range(
-            low=Edge(self._first) if self._first else None,
-            high=Edge(self.end, is_inclusive=False) if self.end else None,
-        )
+        first = self.begun[:1] if self.begun else self.start
+        end = Edge(self.end, is_inclusive=False) if self.end else None
+        return Range(low=Edge(first) if first else None, high=end)
 
     @property
-    def _first(self) -> Mark | None:
-        return self.start[:1] if self.start and self.window.from_bookmark else self.start
+    def begun(self) -> Mark | None:
+        """Return the bookmark, where the window begins at one."""
+        return self.start if self.window.from_bookmark else None
 
     @property
     def reread(self) -> Range | None:
         """Return the range below the bookmark that the lookback reads again."""
-        window, start = self.window, self.start
-        if not (start and window.from_bookmark and window.lookback):
+        begun, lookback = self.begun, self.window.lookback
+        if not (begun and lookback):
             return None
-        lower = looked_back(self.source.spark, self.key, start, window.lookback)
-        high = Edge(start[:1], is_inclusive=False)
+        lower = looked_back(self.source.spark, self.key, begun, lookback)
+        high = Edge(begun[:1], is_inclusive=False)
         return Range(low=Edge(lower), high=high) if lower else None
 
     @property
@@ -123,27 +121,24 @@ class OpenWindow:
 
     def is_known(self, survey: Survey) -> bool:
         """Say whether the source shows what an earlier run has sent, and nothing else."""
-        plan, told = self.plan, expected(self.plan.bookmark)
-        is_at_end = self.start and self.window.from_bookmark and survey.highest
-        if not (told and is_at_end and plan.skips_known and self._can_know) or survey.lowest:
-            return False
-        if not is_same_mark(self.key, survey.highest or (), self.start or ()):
+        plan, told = self.plan, known_rows(self.plan.bookmark)
+        begun, highest = self.begun, survey.highest
+        if not (told and begun and highest and plan.skips_known and self._can_know):
             return False
         # More than a slice is rather read by several connections.
-        if told["rows"] > plan.slice_rows:
+        is_more = survey.lowest or told["rows"] > plan.slice_rows
+        if is_more or not is_same_mark(self.key, highest, begun):
             return False
-        reread, limits = self.reread, self.whole.up_to(self.start or ())
+        reread, limits = self.reread, self.whole.up_to(begun)
         if reread:
             limits = replace(limits, low=reread.low)
         part = Slice(ranges=(limits,), with_nulls=self.takes_nulls)
         if self.source.resent(plan, part).to_dict(plan) != told:
             return False
-        logger.info(
-            "%s: nothing new; the %d rows at the bookmark are known", self.stream, told["rows"]
-        )
+        inform(self.stream, f"nothing new; the {told['rows']} rows at the bookmark are known")
         return True
 
-    def next_window(self, survey: Survey) -> Again | None:
+    def next_digest(self, survey: Survey) -> RowWatch | None:
         """Return what adds up the rows that the next run reads again, where Spark can tell them."""
         end = self.highest(survey) if survey.highest else self.start
         is_left = self.plan.max_rows is not None or (self.plan.reads_on and not self.plan.at_once)
@@ -155,7 +150,8 @@ class OpenWindow:
         condition = names.within(Range(low=Edge((low or end)[:1])))
         if self.takes_nulls:
             condition = f"({condition}) or {names.missing()}"
-        return Again(plan=self.plan, condition=f"coalesce({condition}, false)")
+        condition = f"coalesce({condition}, false)"
+        return RowWatch(column=REREAD, plan=self.plan, condition=condition)
 
     @property
     def _can_know(self) -> bool:
@@ -188,9 +184,7 @@ class OpenWindow:
         ahead = self._with_lookback()
         if ahead is None:
             # Rows at the bookmark itself do not count, or many of them would stop every run there.
-            whole = self.whole
-            survey = look_ahead(self.source, self.plan, self.key, self.unread, top=whole)
-            ahead = Ahead(survey=survey)
+            ahead = Ahead(look_ahead(self.source, self.plan, self.key, self.unread, top=self.whole))
         self._announce(ahead)
         return ahead
 
@@ -200,16 +194,15 @@ class OpenWindow:
         None too where it does not show whether there is something new.
         """
         plan, reread = self.plan, self.reread
-        if reread is None or self.below is None or plan.late_stream or plan.at_once:
-            return None
-        if plan.max_rows is not None:
+        is_apart = plan.late_stream or plan.at_once or plan.max_rows is not None
+        if reread is None or self.below is None or is_apart:
             return None
         limits = replace(self.whole, low=reread.low)
         both = look_ahead(self.source, plan, self.key, limits, top=self.whole)
         is_new = self._is_new(both.highest)
         if is_new is None or both.mark_at(plan.slice_rows) is not None:
             return None
-        return Ahead(survey=both if is_new else replace(both, marks=()), both=both)
+        return Ahead(both if is_new else replace(both, marks=()), both)
 
     def _is_new(self, highest: Mark | None) -> bool | None:
         """Say whether a row lies beyond the bookmark, None where that is the source's to say."""
@@ -220,13 +213,13 @@ class OpenWindow:
         return True if not is_same_mark(first, highest[:1], start[:1]) else None
 
     @property
-    def below(self) -> Below | None:
+    def below(self) -> RowWatch | None:
         """Return what counts the rows below the bookmark in Spark, where it can tell them."""
         if not (self.start and self.plan.is_observed and self._is_alike):
             return None
         names = KeyNames.in_table(_SPARK, Key(parts=self.key.parts[:1]))
-        limits = Range(high=Edge(self.start[:1], is_inclusive=False))
-        return Below(condition=names.within(limits))
+        condition = names.within(Range(high=Edge(self.start[:1], is_inclusive=False)))
+        return RowWatch(column=BELOW, plan=self.plan, condition=condition, is_hashed=False)
 
     def frame(self, limits: Range, *, with_nulls: bool = False) -> DataFrame:
         """Read a range in one query."""
@@ -241,22 +234,20 @@ class OpenWindow:
     @property
     def unread(self) -> Range:
         """Return what no run has read yet: the rows at the bookmark itself are known."""
-        is_begun = self.start and self.window.from_bookmark
-        return self.whole.beyond(self.start) if self.start and is_begun else self.whole
+        return self.whole.beyond(self.begun) if self.begun else self.whole
 
     def highest(self, survey: Survey) -> Mark:
         """Return the highest key, or the bookmark where nothing lies beyond it any more."""
-        highest = survey.highest or ()
-        if not (self.start and self.window.from_bookmark) or survey.lowest:
-            return highest
-        return self.start
+        begun = None if survey.lowest else self.begun
+        return begun or survey.highest or ()
 
     def marked(self, bookmark: Mapping[str, Any], mark: Mark) -> dict[str, Any]:
         """Return a bookmark that has come to a mark."""
         for part, text in zip(self.key.parts, mark, strict=True):
             if part.is_number and not is_value(part, int(text) if part.is_integer else text):
+                told = shown(text) if any(map(str.isdigit, text)) else text  # NaN is no value
                 raise DataError(
-                    f"{self.stream}: the key {part.name} is {shown(text)}, which no bookmark can "
+                    f"{self.stream}: the key {part.name} is {told}, which no bookmark can "
                     "hold; leave such rows out by where"
                 )
         value = self.key.to_json(mark)
@@ -277,38 +268,33 @@ class OpenWindow:
             return
         first, highest = self.key.parts[0], survey.highest[0]
         if first.is_time and is_future(self.source.spark, first, highest):
-            logger.warning(
-                "%s: the highest %s, %s, is in the future; rows that are written until then are "
-                "below the bookmark and will be missed: correct it, or leave it out by where",
+            warn(
                 self.stream,
-                first.name,
-                shown(highest),
+                f"the highest {first.name}, {shown(highest)}, is in the future; rows that are "
+                "written until then are below the bookmark and will be missed: correct it, or "
+                "leave it out by where",
             )
-        if is_heap(survey.marks):
-            logger.warning(
-                "%s: more than %d rows share the %s %s; a slice cannot end between them: a key "
-                "such as [%s, id] can be cut anywhere",
+        if share_one_value(survey.marks):
+            warn(
                 self.stream,
-                rows,
-                self.key.label,
-                shown(", ".join(survey.marks[0][1])),
-                first.name,
+                f"more than {rows} rows share the {self.key.label} "
+                f"{shown(', '.join(survey.marks[0][1]))}; a slice cannot end between them: a key "
+                f"such as [{first.name}, id] can be cut anywhere",
             )
 
     def _warn_if_ahead(self, highest: Mark | None) -> None:
         """Say that the source ends below the bookmark, which stays."""
-        if not (self.start and self.window.from_bookmark):
+        begun = self.begun
+        if not begun:
             return
         if highest is None:
-            beyond = Range().beyond(self.start)
+            beyond = Range().beyond(begun)
             highest = look_ahead(self.source, self.plan, self.key, beyond, top=Range()).highest
-        elif len(self.key.parts) == 1 or is_same_mark(self.key, highest, self.start):
+        elif len(self.key.parts) == 1 or is_same_mark(self.key, highest, begun):
             return
         if highest:
-            logger.warning(
-                "%s: the bookmark %s is ahead of the source, whose highest %s is %s; it stays",
+            warn(
                 self.stream,
-                shown(", ".join(self.start)),
-                self.key.label,
-                shown(", ".join(highest)),
+                f"the bookmark {shown(', '.join(begun))} is ahead of the source, whose highest "
+                f"{self.key.label} is {shown(', '.join(highest))}; it stays",
             )

@@ -19,36 +19,32 @@ anew, and tells no deletion.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.names import literal
 from tap_spark_source.plan.bookmark import SNAPSHOT
 from tap_spark_source.plan.read_plan import DELETED_AT, ReadPlan, Snapshot
+from tap_spark_source.plan.warnings import inform, warn
 from tap_spark_source.readers import full_table
 from tap_spark_source.readers.chunks import Chunk
 from tap_spark_source.readers.open_window import open_window
 from tap_spark_source.readers.snapshot_store import Base, Kept, Store, base_of, folder_name
-from tap_spark_source.sources.base import Source
+from tap_spark_source.sources.base import TableSource
 from tap_spark_source.sources.lake import LakeSource
 from tap_spark_source.sources.row_json import record_json
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
-logger = logging.getLogger("tap-spark-source")
 
 _STAMP = "%Y%m%dT%H%M%S%fZ"
 
 
 def chunks(
-    source: Source, plan: ReadPlan, snapshot: Snapshot, regular: Iterator[Chunk]
+    source: TableSource, plan: ReadPlan, snapshot: Snapshot, regular: Iterator[Chunk]
 ) -> Iterator[Chunk]:
     """Yield the stream's regular chunks and what a comparison adds, or stands for."""
     if not plan.key_properties:
@@ -64,10 +60,14 @@ def chunks(
     bookmark, is_complete = plan.bookmark, True
     if snapshot.mode == "rows" and (is_due or not plan.window):
         if not is_due:
-            logger.info("%s: the next comparison is not due yet", plan.table.stream)
+            inform(plan.table.stream, "the next comparison is not due yet")
             yield Chunk(bookmark=bookmark, is_last=True)
             return
-        bookmark, regular = _passed(source, plan), iter(())
+        if (opened := open_window(source, plan)) is not None:
+            # The rows of now are compared, so that none is left.
+            opened.refuse_nulls()
+            bookmark = opened.passed()
+        regular = iter(())
     store.prepare()
     kept, run = store.kept(plan.table.stream), now.strftime(_STAMP)
     for chunk in regular:
@@ -96,15 +96,6 @@ def _noted(chunk: Chunk, plan: ReadPlan, store: Store, version: str) -> Iterator
         rows.unpersist()
 
 
-def _passed(source: Source, plan: ReadPlan) -> Mapping[str, Any]:
-    """Return the bookmark of a stream whose rows of now are compared, so that none is left."""
-    if plan.window is None or plan.key is None:
-        return plan.bookmark
-    opened = open_window(source, plan, plan.window, plan.key)
-    opened.refuse_nulls()
-    return opened.passed()
-
-
 def _base(plan: ReadPlan, store: Store, kept: Sequence[Kept], run: str) -> Base:
     """Decide what to compare with, and remove what no run will compare with any more."""
     seen, known = _seen(plan), [one.version for one in kept if not one.is_told]
@@ -113,31 +104,28 @@ def _base(plan: ReadPlan, store: Store, kept: Sequence[Kept], run: str) -> Base:
         store.require(seen, known, plan.table.stream)
         store.forget_before(seen, known)
         if base.versions is None:
-            logger.warning(
-                "%s: the key was written otherwise in an earlier comparison, and is now %s; "
-                "comparing begins anew, and rows that were deleted since then are not told",
+            warn(
                 plan.table.stream,
-                ", ".join(store.form.key),
+                "the key was written otherwise in an earlier comparison, and is now "
+                f"{', '.join(store.form.key)}; comparing begins anew, and rows that were deleted "
+                "since then are not told",
             )
     return base
 
 
-def _compared(source: Source, plan: ReadPlan, store: Store, base: Base, now: datetime) -> Chunk:
+def _compared(
+    source: TableSource, plan: ReadPlan, store: Store, base: Base, now: datetime
+) -> Chunk:
     """Compare the table with what was there, and keep the result as the next version."""
     version, with_rows = now.strftime(_STAMP), bool(plan.snapshot and plan.snapshot.mode == "rows")
     current = _current(source, plan, with_rows=with_rows)
     store.write(version, changes_of(store.rows_of(base.condition), current, versions=base.versions))
     deleted = f',"{DELETED_AT}":"{now.isoformat(timespec="microseconds")}"}}'
-    record = (
-        f"if(change = 'deleted', concat(left(key, length(key) - 1), {literal(deleted)}), record)"
-    )
+    gone = f"concat(left(key, length(key) - 1), {literal(deleted)})"
     found = store.changes(version, with_rows=with_rows)
-    return Chunk(
-        frame=found.selectExpr(f"{record} as record"),
-        are_texts=True,
-        bookmark={SNAPSHOT: {"version": version}},
-        is_last=True,
-    )
+    rows = found.selectExpr(f"if(change = 'deleted', {gone}, record) as record")
+    bookmark = {SNAPSHOT: {"version": version}}
+    return Chunk(frame=rows, are_texts=True, bookmark=bookmark, is_last=True)
 
 
 def _key_of(frame: DataFrame, plan: ReadPlan) -> str:
@@ -147,16 +135,15 @@ def _key_of(frame: DataFrame, plan: ReadPlan) -> str:
     return f"{record_json(keys, singer_decimal=plan.singer_decimal)} as key"
 
 
-def _current(source: Source, plan: ReadPlan, *, with_rows: bool) -> DataFrame:
+def _current(source: TableSource, plan: ReadPlan, *, with_rows: bool) -> DataFrame:
     """Return key, hash and record of every row that the table holds now."""
     columns = [column for column in plan.columns if with_rows or column.name in plan.key_properties]
     frame = _whole(source, replace(plan, columns=tuple(columns), window=None, max_rows=None))
     fields = frame.schema.fields
     key, decimal = _key_of(frame, plan), plan.singer_decimal
     if not with_rows:
-        return frame.selectExpr(
-            key, "cast(null as binary) as hash", "cast(null as string) as record"
-        )
+        nulls = "cast(null as binary) as hash", "cast(null as string) as record"
+        return frame.selectExpr(key, *nulls)
     record = f"{record_json(fields, singer_decimal=decimal)} as record"
     kept, compared = [key, record], "record"
     steady = [field for field in fields if field.name != DELETED_AT]
@@ -168,7 +155,7 @@ def _current(source: Source, plan: ReadPlan, *, with_rows: bool) -> DataFrame:
     return frame.selectExpr(*kept).selectExpr("key", hashed, "record")
 
 
-def _whole(source: Source, plan: ReadPlan) -> DataFrame:
+def _whole(source: TableSource, plan: ReadPlan) -> DataFrame:
     """Return all rows; from a database by several connections, as a full read would.
 
     Never along the replication key: a row that changes while the ranges are read would move from
@@ -177,27 +164,23 @@ def _whole(source: Source, plan: ReadPlan) -> DataFrame:
     if isinstance(source, LakeSource):
         return source.frame(plan)
     whole = replace(plan, bookmark={}, key=plan.whole_key, reads_on=False)
-    slices = full_table.chunks(source, whole, version=0)
-    return reduce(
-        lambda one, other: one.union(other), (s.frame for s in slices if s.frame is not None)
-    )
+    frames = (chunk.frame for chunk in full_table.chunks(source, whole) if chunk.frame is not None)
+    return reduce(DataFrame.union, frames)
 
 
 def changes_of(base: DataFrame, current: DataFrame, *, versions: int | None) -> DataFrame:
     """Return every key that is there now or was before, with what became of its row.
 
-    Args:
-        base: The rows of earlier versions, and those that were told in between.
-        current: The rows of now.
-        versions: How many versions must agree for a row to be unchanged; None where none is.
+    `base` are the rows of earlier versions, and those that were told in between. So many `versions`
+    must agree for a row to be unchanged; None where none is.
     """
     both = base.selectExpr("key", "hash as old", "null as new", "null as record", "0 as n").union(
         current.selectExpr("key", "null as old", "hash as new", "record", "1 as n")
     )
     grouped = both.groupBy("key").agg(
-        *_aggregates("sum(n) as now", "count(*) - sum(n) as before"),
-        *_aggregates("min(old) as lowest", "max(old) as highest"),
-        *_aggregates("max(new) as new", "max(record) as record"),
+        *map(F.expr, ("sum(n) as now", "count(*) - sum(n) as before")),
+        *map(F.expr, ("min(old) as lowest", "max(old) as highest")),
+        *map(F.expr, ("max(new) as new", "max(record) as record")),
     )
     agree = f"before = {versions or 0} and lowest <=> new and highest <=> new"
     twice = "concat(key, ' is the key of several rows')"
@@ -208,12 +191,6 @@ def changes_of(base: DataFrame, current: DataFrame, *, versions: int | None) -> 
     return grouped.selectExpr("key", "new as hash", f"{change} as change", "record").selectExpr(
         "key", "hash", "change", "if(change is null, null, record) as record"
     )
-
-
-def _aggregates(*expressions: str) -> list[Any]:
-    from pyspark.sql import functions as F
-
-    return [F.expr(expression) for expression in expressions]
 
 
 def _seen(plan: ReadPlan) -> str | None:

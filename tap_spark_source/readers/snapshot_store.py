@@ -6,36 +6,28 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from singer_spark.errors import SettingsError, StateError
 from singer_spark.names import literal, quote
 from tap_spark_source.plan.bookmark import SNAPSHOT
 from tap_spark_source.plan.read_plan import KeyForm
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 
 def folder_name(stream: str) -> str:
     """Return a name that no other stream has; plain names stay as they are."""
-    return re.sub(
-        r"[^A-Za-z0-9_.-]|^\.",
-        lambda found: "".join(f"~{byte:02x}" for byte in found[0].encode()),
-        stream,
-    )
+    odd = re.compile(r"[^A-Za-z0-9_.-]|^\.")
+    return odd.sub(lambda found: "".join(f"~{byte:02x}" for byte in found[0].encode()), stream)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """One version that is kept: of a comparison, or of keys that were told without one.
-
-    The form is None where it was not kept, as in versions of earlier releases.
-    """
+    """One version that is kept: of a comparison, or of keys that were told without one."""
 
     version: str
     is_told: bool
-    form: KeyForm | None
+    form: KeyForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +59,11 @@ class Store:
     def kept(self, stream: str) -> list[Kept]:
         """Return what is there; fail where it is of another source."""
         found = self._whole().where("key is null").select("version", "change", "record")
-        kept = [
-            Kept(version=row["version"], is_told=bool(row["change"]), form=_form(row["record"]))
-            for row in found.toArrow().to_pylist()
-        ]
-        if any(one.form and one.form.source != self.form.source for one in kept):
+        kept = []
+        for row in found.toArrow().to_pylist():
+            form = KeyForm.from_json(json.loads(row["record"]))
+            kept.append(Kept(version=row["version"], is_told=bool(row["change"]), form=form))
+        if any(one.form.source != self.form.source for one in kept):
             raise SettingsError(
                 f"{stream}: {self.path} holds comparisons of another source; set a snapshot_path "
                 "that no other source has. Where it is the same source at another address, remove "
@@ -109,9 +101,8 @@ class Store:
 
     def _append(self, version: str, rows: DataFrame, *, told: str) -> None:
         form = literal(json.dumps(self.form.to_json()))
-        mark = self.spark.sql(
-            f"select null as key, null as hash, {told} as change, {form} as record"
-        )
+        items = f"null as key, null as hash, {told} as change, {form} as record"
+        mark = self.spark.sql(f"select {items}")
         named = rows.union(mark).selectExpr(f"{literal(version)} as version", "*")
         named.write.format("delta").mode("append").save(self.path)
 
@@ -146,13 +137,9 @@ def base_of(kept: Sequence[Kept], form: KeyForm, version: str | None, *, run: st
 
     Keys of another form are never compared: each of them would look like a deletion.
 
-    Args:
-        kept: What is there.
-        form: The form of the keys of now.
-        version: The version that the bookmark names.
-        run: The version of what this run has told.
+    `version` is named by the bookmark, `run` is that of what this run has told.
     """
-    same = {one.version for one in kept if _is_same(one.form, form)}
+    same = {one.version for one in kept if one.form.key == form.key}
     other = {one.version for one in kept} - same
     if version is None or version in other:
         return Base(condition=f"version in ({_listed({*same, run})})", versions=None)
@@ -163,17 +150,5 @@ def base_of(kept: Sequence[Kept], form: KeyForm, version: str | None, *, run: st
     return Base(condition=condition, versions=sum(one >= version for one in compared))
 
 
-def _is_same(kept: KeyForm | None, form: KeyForm) -> bool:
-    # Keys of several columns had the order of the table once.
-    return kept.key == form.key if kept else len(form.key) == 1
-
-
 def _listed(versions: Iterable[str]) -> str:
     return ", ".join(map(literal, sorted(versions)))
-
-
-def _form(text: str | None) -> KeyForm | None:
-    if text is None:
-        return None
-    found = json.loads(text)
-    return KeyForm(source=found["source"], key=tuple(found["key"]))

@@ -9,7 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
 
 from singer_spark.engine.session import SPARK_ERRORS, lost_engine
 from singer_spark.errors import (
@@ -23,17 +25,15 @@ from singer_spark.errors import (
 from singer_spark.secrets import mask
 from singer_spark.shown import A_VALUE, HIDDEN, shows_values, without_values
 from singer_spark.types import to_ddl, to_json_schema
-from tap_spark_source.dialects.base import MISFITS, PLAIN, Reading
+from tap_spark_source.dialects.reading import MISFITS, PLAIN, Reading
 from tap_spark_source.plan.key import Key
 from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.slices import Reach, Slice, Survey
 from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.settings import Settings
-from tap_spark_source.sources.row_json import HASH, Rows, row_hash, sums
+from tap_spark_source.sources.row_json import REREAD, RowDigest, row_hash
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import types as T
+_TEXTS = ("string", "binary", "date", "timestamp", "timestamp_ntz")
 
 
 class Source(ABC):
@@ -41,8 +41,6 @@ class Source(ABC):
 
     # Whether reading a part of a table costs less than reading it whole.
     can_slice = True
-    # Whether a query is read by one connection, unless it is cut.
-    reads_by_connections = False
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self.spark = spark
@@ -57,6 +55,26 @@ class Source(ABC):
         """Return the id that the source itself has, where it tells one."""
         return None
 
+    def _column_of(
+        self, field: T.StructField, native: str = "", reading: Reading = PLAIN
+    ) -> Column:
+        """Describe a column of a loaded frame."""
+        schema = to_json_schema(field.dataType, singer_decimal=self._settings.singer_decimal)
+        kind = schema.get("x-sql-datatype")
+        if kind and schema["type"] == ["string", "null"]:
+            # What has no JSON form of its own travels as text.
+            known = kind in _TEXTS or kind.startswith("decimal")
+            schema["x-sql-datatype"] = kind if known else "string"
+        return Column(
+            name=field.name,
+            datatype=to_ddl(field.dataType),
+            schema={**schema, **reading.hint},
+            native=native,
+            read=reading.read,
+            parse=reading.parse,
+            has_order=reading.can_be_key,
+        )
+
     @abstractmethod
     def discover(self) -> list[Table]:
         """Describe the tables that the settings ask for."""
@@ -68,6 +86,13 @@ class Source(ABC):
     @abstractmethod
     def find(self, place: Place) -> Table | None:
         """Describe the one table of a stream, or return None where it is gone."""
+
+
+class TableSource(Source):
+    """A place whose tables can be read as they are now, whole or in slices."""
+
+    # Whether a query is read by one connection, unless it is cut.
+    reads_by_connections = False
 
     @abstractmethod
     def describe(self, table: Table, expression: str) -> Column:
@@ -81,15 +106,15 @@ class Source(ABC):
     def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
         """Look ahead along a key without reading rows."""
 
-    def resent(self, plan: ReadPlan, part: Slice) -> Rows:
+    def resent(self, plan: ReadPlan, part: Slice) -> RowDigest:
         """Sum up the rows of a slice without keeping them."""
         with source_errors(self._settings, plan.table.stream):
             frame = self.frame(plan, replace(part, at_once=True))
             # What one connection reads needs no exchange, which would be a job of its own.
             one = frame.coalesce(1) if self.reads_by_connections else frame
-            hashes = one.selectExpr(f"{row_hash(frame.schema.fields, plan)} as {HASH}")
-            (row,) = hashes.agg(*sums()).toArrow().to_pylist()
-        return Rows.of(row)
+            hashes = one.selectExpr(f"{row_hash(frame.schema.fields, plan)} as {REREAD}")
+            (row,) = hashes.agg(*RowDigest.sums(REREAD)).toArrow().to_pylist()
+        return RowDigest.of(row, REREAD)
 
     @abstractmethod
     def count(self, plan: ReadPlan, part: Slice | None = None) -> int:
@@ -105,28 +130,6 @@ class Place:
     name: str | None = None
 
 
-def describe_column(
-    field: T.StructField,
-    *,
-    singer_decimal: bool,
-    native: str = "",
-    reading: Reading = PLAIN,
-) -> Column:
-    """Describe a column of a loaded frame."""
-    schema = to_json_schema(field.dataType, singer_decimal=singer_decimal)
-    if schema.get("x-sql-datatype") and schema["type"] == ["string", "null"]:
-        schema["x-sql-datatype"] = _carried(schema["x-sql-datatype"])
-    return Column(
-        name=field.name,
-        datatype=to_ddl(field.dataType),
-        schema={**schema, **reading.hint},
-        native=native,
-        read=reading.read,
-        parse=reading.parse,
-        has_order=reading.can_be_key,
-    )
-
-
 def one_per_stream(tables: Iterable[Table]) -> list[Table]:
     """Return the tables, unless two of them would become one stream."""
     labels = defaultdict(list)
@@ -138,12 +141,6 @@ def one_per_stream(tables: Iterable[Table]) -> list[Table]:
             f"one stream for {'; '.join(clashes)}; name the one to read in tables, or rename one"
         )
     return found
-
-
-def _carried(datatype: str) -> str:
-    """Name the type that arrives: what has no JSON form of its own travels as text."""
-    known = ("string", "binary", "date", "timestamp", "timestamp_ntz")
-    return datatype if datatype in known or datatype.startswith("decimal") else "string"
 
 
 @contextmanager

@@ -7,35 +7,27 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
 from typing_extensions import override
 
 from singer_spark.errors import SourceError
 from singer_spark.names import quote
 from singer_spark.types import to_ddl
-from tap_spark_source.dialects.base import WITHOUT_DAY, exact_time
+from tap_spark_source.dialects.reading import WITHOUT_DAY, exact_time
 from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.table import Table, is_name, is_wanted
 from tap_spark_source.settings import Settings, absolute_path
 from tap_spark_source.sources.base import Place, source_errors
 from tap_spark_source.sources.lake import LakeSource
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import types as T
-
-
+_FAIL_FAST = {"mode": "FAILFAST"}
 # Options that keep values as they are; the user's own come after them.
 _DEFAULTS = {
     # Headers are compared with the columns, or a file with another order would be misread.
-    "csv": {
-        "header": "true",
-        "inferSchema": "true",
-        "mode": "FAILFAST",
-        "enforceSchema": "false",
-    },
-    "json": {"prefersDecimal": "true", "mode": "FAILFAST"},
+    "csv": {"header": "true", "inferSchema": "true", "enforceSchema": "false"} | _FAIL_FAST,
+    "json": {"prefersDecimal": "true"} | _FAIL_FAST,
     "parquet": {"mergeSchema": "true"},
     "orc": {"mergeSchema": "true"},
 }
@@ -118,7 +110,7 @@ class FileSource(LakeSource):
         self._places[name] = path
         with source_errors(self._settings, name):
             paths = [path]
-            if self._settings.of_stream(name).get("new_files"):
+            if self._settings.of_stream(name).new_files:
                 self._complete[name] = self._complete_files(path)
                 paths = [file.path for file in self._complete[name]]
             if not paths:
@@ -130,9 +122,8 @@ class FileSource(LakeSource):
         self, paths: Sequence[str], *, root: str, schema: T.StructType | None = None
     ) -> DataFrame:
         kind = self._settings.kind
-        reader = self.spark.read.format(kind).options(
-            **{**_DEFAULTS.get(kind, {}), **self._settings.options}
-        )
+        options = {**_DEFAULTS.get(kind, {}), **self._settings.options}
+        reader = self.spark.read.format(kind).options(**options)
         if kind == "delta":
             return reader.load(root)
         if schema is not None:
@@ -144,7 +135,8 @@ class FileSource(LakeSource):
         globs = [_globbed(path) for path in paths]
         found = reader.load(globs)
         given = {name.lower() for name in self._settings.options}
-        if kind != "csv" or given & _TIME_OPTIONS or not _has_times(found.schema):
+        has_times = any(to_ddl(field.dataType) in _TIMES for field in found.schema.fields)
+        if kind != "csv" or given & _TIME_OPTIONS or not has_times:
             return found
         texts, items = _times_as_texts(found.schema)
         return reader.schema(texts).load(globs).selectExpr(*items)
@@ -156,13 +148,7 @@ class FileSource(LakeSource):
         now = datetime.now(timezone.utc).isoformat(timespec="microseconds")
         found = self._files(_globbed(path), "path", modified, label).toArrow().to_pylist()
         files = [
-            FoundFile(
-                name=_name_below(path, row["path"]),
-                path=row["path"],
-                modified=row["modified"],
-                label=row["label"],
-                is_future=row["modified"] > now,
-            )
+            FoundFile(name=_name_below(path, row["path"]), is_future=row["modified"] > now, **row)
             for row in found
         ]
         return [file for file in files if is_complete(file.name)]
@@ -184,9 +170,12 @@ class FileSource(LakeSource):
                 paths = self._files(f"{_globbed(self._root)}/*").toArrow().column(0).to_pylist()
             root = _bare(self._root) + "/"
             entries = {_bare(path).removeprefix(root).split("/")[0] for path in paths}
+            kind = self._settings.kind
+            # A table is named after its folder, or its file without what tells the format.
+            ending = re.compile(rf"\.({_ENDINGS.get(kind, kind)})(\.\w+)?$", re.IGNORECASE)
             names = defaultdict(list)
             for entry in sorted(entries):
-                names[_table_name(entry, self._settings.kind)].append(entry)
+                names[ending.sub("", entry)].append(entry)
             if clashes := [", ".join(group) for group in names.values() if len(group) > 1]:
                 raise SourceError(f"{self._root}: one name for {'; '.join(clashes)}; rename one")
             self._paths = {name: f"{self._root}/{group[0]}" for name, group in names.items()}
@@ -205,10 +194,6 @@ def is_complete(name: str) -> bool:
     parts = name.split("/")
     hidden = any(part[0] == "." or (part[0] == "_" and "=" not in part) for part in parts)
     return not hidden and not name.endswith(_HALF_WRITTEN)
-
-
-def _has_times(schema: T.StructType) -> bool:
-    return any(to_ddl(field.dataType) in _TIMES for field in schema.fields)
 
 
 def _times_as_texts(schema: T.StructType) -> tuple[str, list[str]]:
@@ -243,8 +228,3 @@ def _name_below(root: str, path: str) -> str:
 def _globbed(path: str) -> str:
     """Write a path as a pattern that matches it alone."""
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
-
-
-def _table_name(entry: str, kind: str) -> str:
-    """Name a table after its folder, or after its file without what tells the format."""
-    return re.sub(rf"\.({_ENDINGS.get(kind, kind)})(\.\w+)?$", "", entry, flags=re.IGNORECASE)

@@ -6,15 +6,17 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from pyspark.sql import DataFrame, SparkSession
 from typing_extensions import override
 
 from singer_spark.errors import SingerSparkError, SourceError
 from singer_spark.names import quote
 from singer_spark.secrets import mask
 from tap_spark_source.dialects import dialect_of
-from tap_spark_source.dialects.base import INDEX_FIELDS, Reading, Row, Wanted, matching, named
+from tap_spark_source.dialects.base import INDEX_FIELDS, Row, Wanted, matching, named
+from tap_spark_source.dialects.reading import Reading
 from tap_spark_source.dialects.statements import (
     NOTHING,
     KeyNames,
@@ -29,17 +31,7 @@ from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.slices import Reach, Slice, Survey
 from tap_spark_source.plan.table import Column, Table, is_name, is_wanted
 from tap_spark_source.settings import Settings
-from tap_spark_source.sources.base import (
-    Place,
-    Source,
-    describe_column,
-    one_per_stream,
-    source_errors,
-)
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
+from tap_spark_source.sources.base import Place, TableSource, one_per_stream, source_errors
 
 _OWN_ID = "own_id"
 # As many names as every database takes in one list.
@@ -61,10 +53,6 @@ def _labels(place: Place) -> list[str]:
     return [f"{place.stream[:at]}.{place.stream[at + 1 :]}" for at in dashes]
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
 class _Found(NamedTuple):
     """What the database tells of one table."""
 
@@ -72,7 +60,7 @@ class _Found(NamedTuple):
     indexes: list[Row]
 
 
-class JdbcSource(Source):
+class JdbcSource(TableSource):
     """The tables and views of one database."""
 
     reads_by_connections = True
@@ -98,8 +86,8 @@ class JdbcSource(Source):
         if self._id is None and self._asks_for_id and query:
             self._asks_for_id = False
             with suppress(SingerSparkError):  # not every server lets every user ask
-                self._id = _text(self._rows(query, ["id"])[0]["id"])
-        return self._id
+                self._id = self._rows(query, ["id"])[0]["id"]
+        return None if self._id is None else str(self._id)
 
     @override
     def discover(self) -> list[Table]:
@@ -134,31 +122,27 @@ class JdbcSource(Source):
         # Not under a name of its own: identifiers are short, and Oracle's hold no quotes.
         bare = Column(name="expression", datatype="", schema={}, sql=expression)
         with source_errors(self._settings, table.stream):
-            (field,) = self._select(table, [bare], conditions=[NOTHING]).schema.fields
-            kinds = self._kinds(table, bare)
+            (field,) = self._select(table, [bare], [NOTHING]).schema.fields
+            asked = expression_of(self._dialect, bare)
+            kinds: list[str] = []
+            if query := self._dialect.kinds_query:
+                query = query.format(expression=asked, table=self._name(table))
+                kinds = list(self._rows(query, ["low", "high"])[0].values())
             native = str(field.metadata.get("jdbcClientType", ""))
             found = self._dialect.reading_of(field.dataType.simpleString(), kinds)
             reading = self._ordered(found, native)
             exact = replace(bare, read=reading.read, parse=reading.parse)
-            (field,) = self._select(table, [exact], conditions=[NOTHING]).schema.fields
-        column = describe_column(
-            field, singer_decimal=self._settings.singer_decimal, native=native, reading=reading
-        )
+            (field,) = self._select(table, [exact], [NOTHING]).schema.fields
+        column = self._column_of(field, native, reading)
         return replace(column, name=expression, sql=expression)
 
     @override
     def frame(self, plan: ReadPlan, part: Slice | None = None) -> DataFrame:
         conditions = conditions_of(self._dialect, plan)
         if part is None or plan.key is None:
-            return self._select(plan.table, plan.columns, conditions=conditions)
-        inside = KeyNames.in_query(self._dialect, plan.key)
-        return self._select(
-            plan.table,
-            plan.columns,
-            conditions=conditions,
-            along=plan.key,
-            predicates=inside.predicates(part),
-        )
+            return self._select(plan.table, plan.columns, conditions)
+        predicates = KeyNames.in_query(self._dialect, plan.key).predicates(part)
+        return self._select(plan.table, plan.columns, conditions, plan.key, predicates)
 
     @override
     def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
@@ -179,35 +163,31 @@ class JdbcSource(Source):
 
     @override
     def count(self, plan: ReadPlan, part: Slice | None = None) -> int:
-        conditions = conditions_of(self._dialect, plan)
-        if part is not None and plan.key is not None:
-            conditions.append(KeyNames.in_table(self._dialect, plan.key).any_of(part))
-        query = f"select count(*) as n from {self._name(plan.table)}{where_of(conditions)}"
+        where = where_of(conditions_of(self._dialect, plan, part))
+        query = f"select count(*) as n from {self._name(plan.table)}{where}"
         return int(self._rows(query, ["n"])[0]["n"])
 
     def _select(
         self,
         table: Table,
         columns: Sequence[Column],
-        *,
         conditions: Sequence[str] = (),
         along: Key | None = None,
         predicates: list[str] | None = None,
     ) -> DataFrame:
         """Select columns; with predicates one connection each, which name the key as we do."""
         quote_there = self._dialect.quote
-        items = [
-            f"{column.asked(expression_of(self._dialect, column))} as {quote_there(column.name)}"
-            for column in columns
-        ]
-        if along is not None:
-            outside = KeyNames.in_table(self._dialect, along).names
-            inside = KeyNames.in_query(self._dialect, along).names
-            items += [f"{name} as {alias}" for name, alias in zip(outside, inside, strict=True)]
-        query = f"select {', '.join(items)} from {self._name(table)}{where_of(conditions)}"
+        asked = ((expression_of(self._dialect, one), one) for one in columns)
+        items = [f"{one.asked(text)} as {quote_there(one.name)}" for text, one in asked]
         names = [column.name for column in columns]
         if along is not None:
-            names += [f"_key{number}" for number in range(len(along.parts))]
+            outside = KeyNames.in_table(self._dialect, along).names
+            keys = [f"_key{number}" for number in range(len(along.parts))]
+            items += [
+                f"{one} as {quote_there(key)}" for one, key in zip(outside, keys, strict=True)
+            ]
+            names += keys
+        query = f"select {', '.join(items)} from {self._name(table)}{where_of(conditions)}"
         return self._load(query, names, predicates).selectExpr(
             *(f"{column.parsed(quote(column.name))} as {quote(column.name)}" for column in columns)
         )
@@ -215,12 +195,6 @@ class JdbcSource(Source):
     def _ordered(self, reading: Reading, native: str) -> Reading:
         """Say also whether the database sorts the type."""
         return reading if self._dialect.has_order(native) else replace(reading, can_be_key=False)
-
-    def _kinds(self, table: Table, column: Column) -> list[str]:
-        """Ask which kinds of values an expression has, where the database's types do not tell."""
-        asked = expression_of(self._dialect, column)
-        query = self._dialect.kinds_query(asked, self._name(table))
-        return list(self._rows(query, ["low", "high"])[0].values()) if query else []
 
     def _name(self, table: Table) -> str:
         return f"{self._dialect.quote(table.schema or '')}.{self._dialect.quote(table.name)}"
@@ -242,13 +216,9 @@ class JdbcSource(Source):
             options["customSchema"] = ", ".join(f"{quote(name)} string" for name in names)
         # Spark Connect writes the names of options small, and a driver passes over a loginTimeout
         # that is written so.
-        in_url = {
-            name: value
-            for name, value in options.items()
-            if name != name.lower()
-            and name.lower() not in _OPTIONS_OF_SPARK
-            and not self._dialect.reads_any_case
-        }
+        fixed = self._dialect.reads_any_case
+        odd = {} if fixed else {name: one for name, one in options.items() if name != name.lower()}
+        in_url = {name: one for name, one in odd.items() if name.lower() not in _OPTIONS_OF_SPARK}
         rest = {name: value for name, value in options.items() if name not in in_url}
         reader = self.spark.read.options(**rest)
         url = self._dialect.url_with(self._dialect.url(settings.url), in_url)
@@ -268,17 +238,15 @@ class JdbcSource(Source):
         if query := dialect.tables_query(wanted):
             rows = self._rows_and_id(query, dialect.table_fields)
         else:
+            indexes = dialect.indexes_query(wanted)
             rows = [
                 *self._rows_and_id(dialect.columns_query(wanted), dialect.column_fields),
-                *({**row, "what": 1} for row in self._indexes(wanted)),
+                *({**row, "what": 1} for row in self._rows(indexes, INDEX_FIELDS)),
             ]
         for row in sorted(rows, key=lambda row: (row["s"], row["t"])):
             one = found.setdefault(f"{row['s'].strip()}.{row['t']}", _Found([], []))
             one[int(row.get("what") or 0)].append(row)
         return {label: one for label, one in found.items() if one.columns}
-
-    def _indexes(self, wanted: Wanted) -> list[dict[str, Any]]:
-        return self._rows(self._dialect.indexes_query(wanted), INDEX_FIELDS)
 
     def _rows_and_id(self, query: str, names: Sequence[str]) -> list[dict[str, Any]]:
         """Ask for tables, and with the first query for the database's own id."""
@@ -290,7 +258,7 @@ class JdbcSource(Source):
             except SourceError:  # not every server can, and some time out: it is asked for alone
                 self._joins_id = False
             else:
-                self._id = next((_text(row[_OWN_ID]) for row in rows), None)
+                self._id = next((row[_OWN_ID] for row in rows), None)
                 return rows
         return self._rows(query, names)
 
@@ -325,15 +293,8 @@ class JdbcSource(Source):
         ]
         with source_errors(self._settings, table.label):
             fields = self._select(table, bare).schema.fields
-        return tuple(
-            replace(
-                describe_column(
-                    field,
-                    singer_decimal=self._settings.singer_decimal,
-                    native=str(row["native"]),
-                    reading=reading,
-                ),
-                is_nullable=not int(row["required"]),
-            )
-            for field, row, reading in zip(fields, rows, readings, strict=True)
-        )
+        columns = []
+        for field, row, reading in zip(fields, rows, readings, strict=True):
+            column = self._column_of(field, str(row["native"]), reading)
+            columns.append(replace(column, is_nullable=not int(row["required"])))
+        return tuple(columns)

@@ -7,7 +7,7 @@ from typing import Any
 from tap_spark_source.plan.key import Edge, Key, Range
 from tap_spark_source.plan.slices import Survey
 from tap_spark_source.plan.table import Column, Table
-from tap_spark_source.sources.row_json import Rows
+from tap_spark_source.sources.row_json import RowDigest
 
 KINDS = {"bigint": int, "string": str, "timestamp": str}
 
@@ -65,9 +65,9 @@ class MemorySource:
         return sorted(_value(key, row) for row in self.rows if _inside(key, limits, row))
 
 
-def rows_of(found: list[dict[str, Any]]) -> Rows:
+def rows_of(found: list[dict[str, Any]]) -> RowDigest:
     """Sum rows up as Spark would."""
-    return Rows(number=len(found), total=sum(hash(str(sorted(row.items()))) for row in found))
+    return RowDigest(number=len(found), total=sum(hash(str(sorted(row.items()))) for row in found))
 
 
 def table(*keys: str, **kinds: str) -> Table:

@@ -68,6 +68,7 @@ def test_other_words_stay():
     [
         'password authentication failed for user "me"',
         "a token is sent by https only",
+        "source.config.password: environment variable SHOP is not set",
         "replication key: updated_at",
         "stream s, line 3: kind breaks the rule enum (key id); fix the data",
     ],

@@ -6,11 +6,12 @@ import sqlite3
 
 import pytest
 
-from tap_spark_source.dialects.base import DECIMAL_HINT, PLAIN, Dialect
+from tap_spark_source.dialects.base import Dialect
 from tap_spark_source.dialects.derby import Derby
 from tap_spark_source.dialects.mysql import MariaDB, MySQL
 from tap_spark_source.dialects.oracle import Oracle
 from tap_spark_source.dialects.postgres import Postgres
+from tap_spark_source.dialects.reading import DECIMAL_HINT, PLAIN
 from tap_spark_source.dialects.sqlite import SQLite
 from tap_spark_source.dialects.sqlserver import SQLServer
 from tap_spark_source.plan.table import Column

@@ -6,11 +6,12 @@ import pytest
 
 from singer_spark.engine.java import Java, arguments
 from singer_spark.errors import SettingsError
-from tap_spark_source.dialects.base import PLAIN, Dialect, matching, named
+from tap_spark_source.dialects.base import Dialect, matching, named
 from tap_spark_source.dialects.derby import Derby
 from tap_spark_source.dialects.mysql import MariaDB, MySQL
 from tap_spark_source.dialects.oracle import Oracle
 from tap_spark_source.dialects.postgres import Postgres
+from tap_spark_source.dialects.reading import PLAIN
 from tap_spark_source.dialects.sqlite import SQLite
 from tap_spark_source.dialects.sqlserver import SQLServer
 from tap_spark_source.plan.table import Column, Index, is_wanted

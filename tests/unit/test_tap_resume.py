@@ -14,7 +14,7 @@ from tap_spark_source.plan.read_plan import KeyForm, Snapshot
 from tap_spark_source.plan.window import Window
 from tap_spark_source.readers import delta_log
 from tests.support.memory import MemorySource
-from tests.support.ways import BY_AT, BY_AT_AND_ID, BY_ID, TABLE, Run, incremental, plan, rows
+from tests.support.readers import BY_AT, BY_AT_AND_ID, BY_ID, TABLE, Run, incremental, plan, rows
 
 
 def test_a_load_that_is_cut_along_other_columns_begins_anew(caplog):
@@ -143,7 +143,7 @@ def test_a_list_keys_bookmark_stays_where_its_row_is_gone(caplog):
     source = MemorySource([{"id": 3, "at": 5}])
     run = Run(source, incremental(bookmark, BY_AT_AND_ID))
     assert (run.ids, run.bookmark, run.is_complete) == ([3], bookmark, True)
-    assert "the bookmark 5, 9 is ahead of the source, whose highest at, id is 5, 3" in caplog.text
+    assert "the bookmark … is ahead of the source, whose highest at, id is …" in caplog.text
     source.rows.append({"id": 9, "at": 5})
     caplog.clear()
     assert Run(source, incremental(bookmark, BY_AT_AND_ID)).bookmark == bookmark

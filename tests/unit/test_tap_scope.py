@@ -17,7 +17,7 @@ from tap_spark_source.plan.replication import Replication
 from tap_spark_source.plan.scope import (
     Traits,
     completes_version,
-    mapped,
+    scope_behind_maps,
     scope_of_late_rows,
     scope_of_read,
 )
@@ -25,7 +25,7 @@ from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.readers.open_window import bounds_of
 from tap_spark_source.settings import Settings
 from tests.support.memory import MemorySource
-from tests.support.ways import BY_AT, BY_AT_AND_ID, BY_ID, Run, incremental, plan, rows
+from tests.support.readers import BY_AT, BY_AT_AND_ID, BY_ID, Run, incremental, plan, rows
 
 KINDS = {"id": "bigint", "at": "bigint", "day": "date", "code": "string"}
 COLUMNS = tuple(Column(name=name, datatype=kind, schema={}) for name, kind in KINDS.items())
@@ -186,7 +186,7 @@ def test_stream_maps_can_take_a_range_away():
     read = incremental({}, BY_AT)
 
     def left(of: Scope, maps: dict, arrives=("id", "at"), **options) -> Scope:
-        return mapped(of, replace(read, **options), arrives=arrives, maps=maps)
+        return scope_behind_maps(of, replace(read, **options), arrives=arrives, maps=maps)
 
     for harmless in ({}, {"t": {"code": None}}, {"t": {"at": "at"}}, {"u": {"__filter__": "x"}}):
         assert left(range_of_at, harmless) == range_of_at

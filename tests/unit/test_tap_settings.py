@@ -7,8 +7,8 @@ import pytest
 from singer_spark.errors import SettingsError
 from singer_spark.settings import spark_problems
 from tap_spark_source.plan.replication import read_catalog
-from tap_spark_source.plan.source_settings import source_problems
-from tap_spark_source.settings import Settings
+from tap_spark_source.plan.source_settings import limiting_option, source_problems
+from tap_spark_source.settings import Settings, StreamOptions
 from tap_spark_source.tap import TapSparkSource
 
 GOOD = {"source_url": "parquet:/lake"}
@@ -131,7 +131,9 @@ def test_options_by_which_rows_would_vanish_are_refused_with_the_reason(url, opt
 def test_options_that_keep_files_out_are_told(url, option, value, is_limit):
     config = {"source_url": url, "source_options": {option: value}}
     assert not source_problems(config)
-    assert Settings.from_config(config).limit == (f"source_options {option}" if is_limit else None)
+    assert limiting_option(Settings.from_config(config)) == (
+        f"source_options {option}" if is_limit else None
+    )
 
 
 def test_a_missing_url_is_named():
@@ -166,7 +168,7 @@ def test_of_each_option_the_last_matching_pattern_wins():
         "other": {"lookback": 3},
     }
     settings = Settings.from_config({**GOOD, "stream_options": options})
-    assert settings.of_stream("public-orders") == {"lookback": 2, "where": "a"}
+    assert settings.of_stream("public-orders") == StreamOptions(lookback=2, where="a")
 
 
 def test_a_catalog_that_is_none_is_a_settings_error():

@@ -15,7 +15,7 @@ from tap_spark_source.plan.key import Edge, Key, Range
 from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.slices import Reach, Slice
 from tap_spark_source.plan.table import Column, Index, Table
-from tap_spark_source.plan.warnings import advice
+from tap_spark_source.plan.warnings import table_warnings
 from tap_spark_source.plan.window import Window
 from tap_spark_source.sources.base import one_per_stream
 
@@ -145,7 +145,7 @@ def advised(
         key=Key(parts=(key,)),
         window=Window(**options),
     )
-    return " ".join(advice(plan))
+    return " ".join(table_warnings(plan))
 
 
 def test_advice_is_about_what_the_source_tells():

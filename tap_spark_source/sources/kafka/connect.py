@@ -16,7 +16,7 @@ from singer_spark.errors import SchemaError
 from singer_spark.names import literal, quote
 from singer_spark.shown import A_VALUE, shows_values
 from singer_spark.types import MAX_STRUCT_DEPTH, parse_datatype, to_ddl
-from tap_spark_source.dialects.base import (
+from tap_spark_source.dialects.reading import (
     DECIMAL_HINT,
     NO_SCALE,
     OTHER_KIND,
@@ -61,16 +61,13 @@ def _is_plain(value: Value) -> bool:
     return value("v") == "v"
 
 
-def _exact_time(datatype: str) -> Value:
-    return lambda held: exact_time(datatype).replace("{}", held)
-
-
-def _date(held: str) -> str:
-    return f"cast({held} as date)"
-
-
-def _binary(held: str) -> str:
-    return f"unbase64({held})"
+# Types of Spark that Debezium's events hold as texts.
+_AS_TEXT: dict[str, Value] = {
+    "binary": lambda held: f"unbase64({held})",
+    "date": lambda held: f"cast({held} as date)",
+    "timestamp": lambda held: exact_time("timestamp").replace("{}", held),
+    "timestamp_ntz": lambda held: exact_time("timestamp_ntz").replace("{}", held),
+}
 
 
 def _days(held: str) -> str:
@@ -89,11 +86,8 @@ def _moment(micros: str, held: str) -> str:
     )
 
 
-def _whole_micros(nanos: str, result: str) -> str:
-    return f"if({nanos} % 1000 <> 0, raise_error(concat({nanos}, ' ns {TOO_FINE}')), {result})"
-
-
-def _time_of_day(micros: str) -> str:
+def _time_of_day(micros: str, held: str) -> str:
+    del held
     # Not by a calendar: MySQL's times can be negative, or longer than a day.
     hours = "cast(t div 3600000000 as string)"
     parts = (
@@ -109,46 +103,39 @@ def _padded(number: str, digits: int) -> str:
     return f"lpad(cast({number} as string), {digits}, '0')"
 
 
+def _count(unit: str, made: Callable[[str, str], str]) -> tuple[str, Value]:
+    """Read a count of some unit by what is made of microseconds."""
+
+    def value(held: str) -> str:
+        if unit == "micro":
+            return made(held, held)
+        if unit == "milli":
+            return made(f"({held} * 1000)", held)
+        found = made(f"({held} div 1000)", held)
+        return f"if({held} % 1000 <> 0, raise_error(concat({held}, ' ns {TOO_FINE}')), {found})"
+
+    return "bigint", value
+
+
 _SEMANTIC: dict[str, tuple[str, Value]] = {
     "io.debezium.time.Date": ("int", _days),
     "org.apache.kafka.connect.data.Date": ("int", _days),
-    "io.debezium.time.Timestamp": ("bigint", lambda held: _moment(f"{held} * 1000", held)),
-    "org.apache.kafka.connect.data.Timestamp": (
-        "bigint",
-        lambda held: _moment(f"{held} * 1000", held),
-    ),
-    "io.debezium.time.MicroTimestamp": ("bigint", lambda held: _moment(held, held)),
-    "io.debezium.time.NanoTimestamp": (
-        "bigint",
-        lambda held: _whole_micros(held, _moment(f"({held} div 1000)", held)),
-    ),
-    "io.debezium.time.Time": ("bigint", lambda held: _time_of_day(f"({held} * 1000)")),
-    "org.apache.kafka.connect.data.Time": (
-        "bigint",
-        lambda held: _time_of_day(f"({held} * 1000)"),
-    ),
-    "io.debezium.time.MicroTime": ("bigint", _time_of_day),
-    "io.debezium.time.NanoTime": (
-        "bigint",
-        lambda held: _whole_micros(held, _time_of_day(f"({held} div 1000)")),
-    ),
-    "io.debezium.time.ZonedTimestamp": ("string", _exact_time("timestamp")),
-    "io.debezium.time.IsoDate": ("string", _date),
-    "io.debezium.time.IsoTimestamp": ("string", _exact_time("timestamp_ntz")),
+    "io.debezium.time.Timestamp": _count("milli", _moment),
+    "org.apache.kafka.connect.data.Timestamp": _count("milli", _moment),
+    "io.debezium.time.MicroTimestamp": _count("micro", _moment),
+    "io.debezium.time.NanoTimestamp": _count("nano", _moment),
+    "io.debezium.time.Time": _count("milli", _time_of_day),
+    "org.apache.kafka.connect.data.Time": _count("milli", _time_of_day),
+    "io.debezium.time.MicroTime": _count("micro", _time_of_day),
+    "io.debezium.time.NanoTime": _count("nano", _time_of_day),
+    "io.debezium.time.ZonedTimestamp": ("string", _AS_TEXT["timestamp"]),
+    "io.debezium.time.IsoDate": ("string", _AS_TEXT["date"]),
+    "io.debezium.time.IsoTimestamp": ("string", _AS_TEXT["timestamp_ntz"]),
 }
 _VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
-_PLAIN: dict[str, tuple[str, Value]] = {
-    "int8": ("tinyint", as_it_is),
-    "int16": ("smallint", as_it_is),
-    "int32": ("int", as_it_is),
-    "int64": ("bigint", as_it_is),
-    "float": ("float", as_it_is),
-    "double": ("double", as_it_is),
-    "boolean": ("boolean", as_it_is),
-    "string": ("string", as_it_is),
-    "bytes": ("string", _binary),
-}
+_INTEGERS = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint"}
+_SAME = ("float", "double", "boolean", "string")
 
 
 def field_of(schema: Mapping[str, Any], *, name: str | None = None, depth: int = 0) -> Field:
@@ -173,8 +160,10 @@ def _reading(schema: Mapping[str, Any], depth: int) -> tuple[str, Value]:
         return "struct<scale: int, value: string>", lambda held: _bound(held, number)
     if semantic in _SEMANTIC:
         return _SEMANTIC[semantic]
-    if kind in _PLAIN:
-        return _PLAIN[str(kind)]
+    if kind in _INTEGERS or kind in _SAME:
+        return _INTEGERS.get(str(kind), str(kind)), as_it_is
+    if kind == "bytes":
+        return "string", _AS_TEXT["binary"]
     if depth >= MAX_STRUCT_DEPTH:
         raise SchemaError(
             f"an event is nested deeper than {MAX_STRUCT_DEPTH} levels; leave the topic out, or "
@@ -204,9 +193,8 @@ def _struct(fields: Sequence[Field]) -> tuple[str, Value]:
     inner = ", ".join(f"{quote(field.name)}: {field.json_type}" for field in fields)
     if all(_is_plain(field.value) for field in fields):
         return f"struct<{inner}>", as_it_is
-    parts = ", ".join(
-        f"{field.value(f'v.{quote(field.name)}')} as {quote(field.name)}" for field in fields
-    )
+    values = ((field.value(f"v.{quote(field.name)}"), quote(field.name)) for field in fields)
+    parts = ", ".join(f"{value} as {name}" for value, name in values)
     made = f"if(v is null, null, struct({parts}))"
     return f"struct<{inner}>", lambda held: _bound(held, made)
 
@@ -262,43 +250,29 @@ def given_field(name: str, datatype: str) -> Field:
             f"{name}: {datatype} is neither a Spark type nor one that Debezium names; correct it "
             "in the option schema"
         )
-    if datatype == "binary":
-        return Field(name=name, json_type="string", value=_binary, native=datatype)
-    if datatype in ("timestamp", "timestamp_ntz"):
-        return Field(name=name, json_type="string", value=_exact_time(datatype), native=datatype)
-    if datatype == "date":
-        return Field(name=name, json_type="string", value=_date, native=datatype)
+    if datatype in _AS_TEXT:
+        return Field(name=name, json_type="string", value=_AS_TEXT[datatype], native=datatype)
+    native, kind = datatype, to_ddl(parsed)
+    value: Value = as_it_is
     if isinstance(parsed, T.DecimalType) and parsed.precision < MOST_DIGITS:
-        return _given_decimal(name, parsed)
-    return Field(name=name, json_type=to_ddl(parsed), native=datatype)
-
-
-def _given_decimal(name: str, wanted: T.DecimalType) -> Field:
-    """Read all digits that there is room for: Spark would round those that the type lacks."""
-    native = to_ddl(wanted)
-    wide = f"decimal({MOST_DIGITS},{MOST_DIGITS - wanted.precision + wanted.scale})"
-    return Field(name=name, json_type=wide, value=_exactly(as_it_is, native, name), native=native)
+        # All digits that there is room for are read: Spark would round those that the type lacks.
+        native, room = kind, MOST_DIGITS - parsed.precision + parsed.scale
+        kind, value = f"decimal({MOST_DIGITS},{room})", _exactly(as_it_is, native, name)
+    return Field(name=name, json_type=kind, value=value, native=native)
 
 
 def carried(
     newest: Sequence[Field], older: Sequence[Field], types: Mapping[str, str]
 ) -> tuple[Field, ...]:
-    """Read events of an older schema as values of the newest one's types.
-
-    Args:
-        newest: The columns as they are now.
-        older: The columns as the events tell them.
-        types: The Spark types of the columns as they are now.
-    """
-    told = {field.name: field for field in older}
-    return tuple(_carried(field, told.get(field.name, field), types) for field in newest)
-
-
-def _carried(newest: Field, older: Field, types: Mapping[str, str]) -> Field:
-    if (older.json_type, older.value("v")) == (newest.json_type, newest.value("v")):
-        return newest
-    value = _exactly(older.value, types[newest.name], newest.name)
-    return replace(newest, json_type=older.json_type, value=value)
+    """Read events of an older schema as values of the newest one's types, in Spark's names."""
+    told, found = {field.name: field for field in older}, []
+    for field in newest:
+        old = told.get(field.name, field)
+        if (old.json_type, old.value("v")) != (field.json_type, field.value("v")):
+            value = _exactly(old.value, types[field.name], field.name)
+            field = replace(field, json_type=old.json_type, value=value)
+        found.append(field)
+    return tuple(found)
 
 
 def _exactly(value: Value, datatype: str, name: str) -> Value:

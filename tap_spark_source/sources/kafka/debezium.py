@@ -12,8 +12,9 @@ import uuid
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from singer_spark.errors import SchemaError
@@ -22,16 +23,10 @@ from singer_spark.types import parse_datatype, to_ddl
 from tap_spark_source.plan.read_plan import DELETED_AT
 from tap_spark_source.sources.kafka.connect import Field, field_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
 HAS_ROW = (
     "coalesce(get_json_object(cast(value as string), '$.payload.after'), "
     "get_json_object(cast(value as string), '$.after')) is not null"
 )
-_UPDATE = "e.op = 'u'"
-_NOT_OLD = "false as is_old"
 _LARGE = "lacks a large value that did not change (set REPLICA IDENTITY FULL in the database)"
 
 
@@ -58,9 +53,8 @@ def read_event(key: str | None, value: str | None) -> Event | None:
         return None
     names = _object(key)
     names = names["payload"] if isinstance(names.get("payload"), dict) else names
-    return Event(
-        schema=schema if isinstance(schema, dict) else None, payload=payload, keys=tuple(names)
-    )
+    schema = schema if isinstance(schema, dict) else None
+    return Event(schema=schema, payload=payload, keys=tuple(names))
 
 
 def _object(text: str | None) -> dict[str, Any]:
@@ -80,12 +74,8 @@ def tell_types(events: Sequence[Event]) -> bool:
     """Say whether there is more than keys of deleted rows to learn types from."""
     rows = [(event, event.image("before")) for event in events]
     others = [row[name] for event, row in rows for name in row if name not in event.keys]
-    return (
-        have_schema(events)
-        or any(event.image("after") for event in events)
-        or any(value is not None for value in others)
-        or not others
-    )
+    is_told = have_schema(events) or any(event.image("after") for event in events)
+    return is_told or not others or any(value is not None for value in others)
 
 
 def keys_of(events: Sequence[Event]) -> tuple[str, ...]:
@@ -122,13 +112,9 @@ def guessed_fields(rows: Sequence[Mapping[str, Any]]) -> list[Field]:
 
 
 def _guess(kinds: set[type]) -> str:
-    if kinds == {bool}:
-        return "boolean"
-    if kinds == {int}:
-        return "bigint"
-    if kinds and kinds <= {int, float}:
-        return "double"
-    return "string"
+    if kinds in ({bool}, {int}):
+        return "boolean" if bool in kinds else "bigint"
+    return "double" if kinds and kinds <= {int, float} else "string"
 
 
 def changes(
@@ -153,15 +139,9 @@ def changes(
         f"before: struct<{row}>, after: struct<{row}>, op: string, ts_ms: bigint, "
         "source: struct<ts_ms: bigint>"
     )
-    key = ", ".join(
-        f"{quote(field.name)}: {field.json_type}" for field in fields if field.name in keys
-    )
+    key = ", ".join(f"{quote(one.name)}: {one.json_type}" for one in fields if one.name in keys)
     parsed = events.selectExpr(
-        "topic",
-        "partition",
-        "offset",
-        "timestamp",
-        "value is null as is_tombstone",
+        *("topic", "partition", "offset", "timestamp", "value is null as is_tombstone"),
         "is_orphan" if "is_orphan" in events.columns else "false as is_orphan",
         f"{_from_json('value', f'payload: struct<{inside}>, {inside}')} as j",
         f"{_from_json('key', f'payload: struct<{key}>, {key}')} as k" if key else "null as k",
@@ -177,20 +157,15 @@ def changes(
         f"{_is_told_by_key(keys)} as is_orphan",
     )
     images = f"if({_moves(keys)}, array(true, false), array(false))"
-    checked = checked.selectExpr("*", f"explode({images}) as is_old" if has_own_key else _NOT_OLD)
+    is_old = f"explode({images})" if has_own_key else "false"
+    checked = checked.selectExpr("*", f"{is_old} as is_old")
     raw = checked.selectExpr(
         *(f"{_raw(field, keys)} as _{number}" for number, field in enumerate(fields)),
         "coalesce(timestamp_millis(coalesce(e.source.ts_ms, e.ts_ms)), timestamp) as _sdc_told_at",
         "if(is_orphan or is_old, 'd', e.op) as _sdc_op",
     )
-    rows = raw.selectExpr(
-        *(
-            f"{field.value(f'_{number}')} as {quote(field.name)}"
-            for number, field in enumerate(fields)
-        ),
-        "_sdc_told_at",
-        "_sdc_op",
-    )
+    values = (f"{one.value(f'_{at}')} as {quote(one.name)}" for at, one in enumerate(fields))
+    rows = raw.selectExpr(*values, "_sdc_told_at", "_sdc_op")
     wanted = f"coalesce(({where}), false)" if where else "true"
     # Other tombstones and messages are passed over only here: Spark may check a condition before
     # another, and so raise the error of an event that an earlier one would have left out.
@@ -211,10 +186,7 @@ def look(events: DataFrame) -> DataFrame:
     text = "cast(value as string)"
     op = f"coalesce(get_json_object({text}, '$.payload.op'), get_json_object({text}, '$.op'))"
     narrow = events.selectExpr(
-        "partition",
-        "offset",
-        "key",
-        "value is null and key is not null as is_tombstone",
+        *("partition", "offset", "key", "value is null and key is not null as is_tombstone"),
         f"{op} as op",
         f"if({op} in ('c', 'u', 'd', 'r'), md5(get_json_object({text}, '$.schema')), null) schema",
     )
@@ -249,7 +221,8 @@ def _moves(keys: Sequence[str]) -> str:
     names = [quote(key) for key in keys]
     told = [f"e.before.{name} is not null" for name in names]
     same = " and ".join(f"e.before.{name} <=> e.after.{name}" for name in names)
-    return f"coalesce({' and '.join([_UPDATE, *told])} and not ({same}), false)"
+    conditions = " and ".join(["e.op = 'u'", *told])
+    return f"coalesce({conditions} and not ({same}), false)"
 
 
 def _gone(key: str) -> str:
@@ -273,9 +246,7 @@ def _keyless(keys: Sequence[str]) -> tuple[str, str]:
 
 def _problem(fields: Sequence[Field], keys: Sequence[str]) -> str:
     """Return SQL that says what is wrong with an event, null where nothing is."""
-    missing = is_unavailable(
-        [(f"e.after.{quote(field.name)}", field.json_type) for field in fields]
-    )
+    missing = is_unavailable([(f"e.after.{quote(one.name)}", one.json_type) for one in fields])
     rules = [
         ("j is null or j._corrupt is not null", "is no JSON of the columns' types"),
         ("e.op is null", "is no event of Debezium"),
@@ -308,14 +279,12 @@ _ALL_TEXTS = (
 def is_unavailable(values: Sequence[tuple[str, str]]) -> str | None:
     """Return SQL that is true where one of the values is missing, None where none can be.
 
-    Args:
-        values: The SQL of each value, and its type in the event's JSON.
+    Each value is SQL, and has its type in the event's JSON.
     """
     parsed = [(value, parse_datatype(kind)) for value, kind in values]
     texts = [value for value, kind in parsed if isinstance(kind, T.StringType)]
-    conditions = [
-        condition for value, kind in parsed if kind and (condition := _is_missing(value, kind))
-    ]
+    missing = (_is_missing(value, kind) for value, kind in parsed if kind)
+    conditions = [condition for condition in missing if condition]
     if texts:
         marks = ", ".join(map(literal, _ALL_TEXTS))
         conditions.append(f"arrays_overlap(array({', '.join(texts)}), array({marks}))")

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError, SourceError
 from singer_spark.names import quote
-from tap_spark_source.plan.key import Key
 from tap_spark_source.plan.read_plan import DELETED_AT, ReadPlan
-from tap_spark_source.plan.slices import Reach, Slice, Survey
-from tap_spark_source.plan.table import Column, Table, is_name, is_wanted
-from tap_spark_source.sources.base import Place, Source, describe_column, source_errors
+from tap_spark_source.plan.table import Table, is_name, is_wanted
+from tap_spark_source.plan.warnings import inform, warn
+from tap_spark_source.settings import Settings
+from tap_spark_source.sources.base import Place, Source, source_errors
 from tap_spark_source.sources.kafka import connect, debezium
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 Offsets = Mapping[str, int]
 Fields = tuple[connect.Field, ...]
@@ -62,13 +59,10 @@ def read_events(events: DataFrame) -> list[debezium.Event]:
     return [event for row in rows if (event := debezium.read_event(row["key"], row["value"]))]
 
 
-logger = logging.getLogger("tap-spark-source")
-
 # What Kafka calls the first offset that is there.
 EARLIEST = -2
 _SAMPLED_EVENTS = 50
 _SAMPLED_FURTHER = 5_000
-_ONLY_LOG = "a Kafka topic is read by LOG_BASED alone"
 
 
 class KafkaSource(Source):
@@ -76,15 +70,14 @@ class KafkaSource(Source):
 
     can_slice = False
 
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        super().__init__(spark, settings)
+        self._shapes: dict[str, TopicShape] = {}
+        self._known: dict[str, Fields] = {}
+
     @override
     def discover(self) -> list[Table]:
-        patterns = self._settings.tables
-        streams = self._streams()
-        wanted = [
-            (stream, topic)
-            for stream, topic in sorted(streams.items())
-            if is_wanted(topic, patterns) or is_wanted(label_of(topic), patterns)
-        ]
+        patterns, wanted = self._settings.tables, sorted(self._streams().items())
         known = {name for _, topic in wanted for name in (topic, label_of(topic))}
         if missing := [name for name in patterns if is_name(name) and name not in known]:
             raise SourceError(
@@ -98,22 +91,6 @@ class KafkaSource(Source):
     def find(self, place: Place) -> Table | None:
         topic = place.name if place.name in self.ends else self._streams().get(place.stream)
         return self._table(place.stream, topic) if topic else None
-
-    @override
-    def describe(self, table: Table, expression: str) -> Column:
-        raise SettingsError(f"{table.stream}: {_ONLY_LOG}; remove its replication_key")
-
-    @override
-    def frame(self, plan: ReadPlan, part: Slice | None = None) -> DataFrame:
-        raise SettingsError(f"{plan.table.stream}: {_ONLY_LOG}; set replication_method")
-
-    @override
-    def survey(self, plan: ReadPlan, key: Key, reach: Reach) -> Survey:
-        raise SettingsError(f"{plan.table.stream}: {_ONLY_LOG}; set replication_method")
-
-    @override
-    def count(self, plan: ReadPlan, part: Slice | None = None) -> int:
-        raise SettingsError(f"{plan.table.stream}: {_ONLY_LOG}; set replication_method")
 
     @cached_property
     def ends(self) -> dict[str, Offsets]:
@@ -137,12 +114,10 @@ class KafkaSource(Source):
         Each look ends at the first event that it meets.
         """
         ends = self.ends[topic]
-        looks = [
-            self._events(topic, {**ends, partition: EARLIEST}, ends)
-            .selectExpr("cast(partition as string) as part", "offset")
-            .limit(1)
-            for partition in partitions
-        ]
+        looks = []
+        for partition in partitions:
+            events = self._events(topic, {**ends, partition: EARLIEST}, ends)
+            looks.append(events.selectExpr("cast(partition as string) as part", "offset").limit(1))
         if not looks:
             return {}
         found = reduce(lambda one, other: one.union(other), looks).toArrow().to_pylist()
@@ -174,22 +149,15 @@ class KafkaSource(Source):
     ) -> DataFrame:
         """Return what the events from one offset up to another did, in their order.
 
-        Args:
-            plan: What to read.
-            first: The offset of the first event of each partition.
-            last: The offset behind its last one.
-            fields: The columns of these events, where they are not those of the newest.
-            orphans: The tombstones that are deletions.
+        `fields` are their columns where those are not the newest, `orphans` the tombstones that are
+        deletions.
         """
-        from pyspark.sql import functions as F
-
         topic = plan.table.name
         shape = self._shape(plan.table.stream, topic)
         events = self._events(topic, first, last)
         if orphans is not None:
-            marked = orphans.selectExpr(
-                "cast(part as int) as partition", "offset", "true as is_orphan"
-            )
+            partition = "cast(part as int) as partition"
+            marked = orphans.selectExpr(partition, "offset", "true as is_orphan")
             events = events.join(F.broadcast(marked), ["partition", "offset"], "left")
         types = {column.name: column.datatype for column in plan.table.columns}
         read = connect.carried(shape.fields, fields, types) if fields else shape.fields
@@ -214,28 +182,21 @@ class KafkaSource(Source):
         }
 
     def _events(self, topic: str, first: Offsets, last: Offsets, **options: str) -> DataFrame:
-        bounds = {
-            "subscribe": topic,
-            "startingOffsets": json.dumps({topic: dict(first)}),
-            "endingOffsets": json.dumps({topic: dict(last)}),
-        }
-        return (
-            self.spark.read.format("kafka")
-            .options(**{**self._options(), **bounds, **options})
-            .load()
-        )
+        start, end = (json.dumps({topic: dict(offsets)}) for offsets in (first, last))
+        bounds = {"subscribe": topic, "startingOffsets": start, "endingOffsets": end}
+        reader = self.spark.read.format("kafka")
+        return reader.options(**{**self._options(), **bounds, **options}).load()
 
     def _streams(self) -> dict[str, str]:
         """Return the topics by the streams that they become."""
         streams = defaultdict(list)
+        wanted = self._settings.tables
         for topic in sorted(self.ends):
-            wanted = self._settings.tables
             if is_wanted(topic, wanted) or is_wanted(label_of(topic), wanted):
                 streams[label_of(topic).replace(".", "-")].append(topic)
         if clashes := [", ".join(topics) for topics in streams.values() if len(topics) > 1]:
-            raise SettingsError(
-                f"topics of one table: {'; '.join(clashes)}; name the topic to read in tables"
-            )
+            told = "; ".join(clashes)
+            raise SettingsError(f"topics of one table: {told}; name the topic to read in tables")
         return {stream: topics[0] for stream, topics in streams.items()}
 
     def _table(self, stream: str, topic: str) -> Table | None:
@@ -247,18 +208,13 @@ class KafkaSource(Source):
                         f"{stream}: topic {topic} holds no Debezium event yet; wait for one, or "
                         "set schema in stream_options"
                     )
-                logger.info("Topic %s holds no Debezium events; it is left out", topic)
+                inform(stream, f"topic {topic} holds no Debezium events; it is left out")
                 return None
             nothing = self._events(topic, self.ends[topic], self.ends[topic])
             fields = debezium.changes(nothing, shape.fields, shape.keys).schema.fields
         natives = {field.name: field.native for field in shape.fields}
         columns = tuple(
-            describe_column(
-                field,
-                singer_decimal=self._settings.singer_decimal,
-                native=natives[field.name],
-                reading=connect.hint_of(natives[field.name]),
-            )
+            self._column_of(field, natives[field.name], connect.hint_of(natives[field.name]))
             for field in fields
             if field.name in natives
         )
@@ -267,15 +223,14 @@ class KafkaSource(Source):
     def _shape(self, stream: str, topic: str) -> TopicShape:
         if topic not in self._shapes:
             events = self._sample(topic)
-            given: Mapping[str, str] = self._settings.of_stream(stream).get("schema") or {}
+            given = self._settings.of_stream(stream).schema or {}
             fields = [connect.given_field(name, kind) for name, kind in given.items()]
             found = fields or debezium.fields_of(events, topic)
             if not fields and found and not debezium.have_schema(events):
-                logger.warning(
-                    "%s: the events of %s carry no schema, so types are guessed; name them in "
-                    "the option schema, or let Debezium's converter write schemas",
+                warn(
                     stream,
-                    topic,
+                    f"the events of {topic} carry no schema, so types are guessed; name them in "
+                    "the option schema, or let Debezium's converter write schemas",
                 )
             if not fields and not debezium.tell_types(events):
                 raise SourceError(
@@ -287,10 +242,6 @@ class KafkaSource(Source):
             )
         return self._shapes[topic]
 
-    @cached_property
-    def _shapes(self) -> dict[str, TopicShape]:
-        return {}
-
     def _fields_at(self, topic: str, part: str, offset: int, schema: str) -> Fields:
         """Return the columns that an event tells; those of one schema are looked at once."""
         if schema not in self._known:
@@ -298,10 +249,6 @@ class KafkaSource(Source):
             one = self._events(topic, {**ends, part: offset}, {**ends, part: offset + 1})
             self._known[schema] = tuple(debezium.fields_of(read_events(one), topic))
         return self._known[schema]
-
-    @cached_property
-    def _known(self) -> dict[str, Fields]:
-        return {}
 
     def _sample(self, topic: str) -> Sequence[debezium.Event]:
         """Look at the newest events of each partition, the newest first.

@@ -19,7 +19,7 @@ from tap_spark_source.plan.table import Column
 from tap_spark_source.plan.window import Window
 from tap_spark_source.readers import chunks
 from tests.support.memory import MemorySource
-from tests.support.ways import BY_AT, BY_AT_AND_ID, BY_ID, TABLE, Run, incremental, plan, rows
+from tests.support.readers import BY_AT, BY_AT_AND_ID, BY_ID, TABLE, Run, incremental, plan, rows
 
 KEYS = st.sampled_from([BY_AT, BY_AT_AND_ID])
 SIZES = {

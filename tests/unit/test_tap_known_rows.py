@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from singer_spark.assignment import Loaded
-from singer_spark.protocol import Scope
+from singer_spark.protocol import AT_BOOKMARK, Scope
 from singer_spark.state.change import move_bookmark
 from tap_spark_source.plan.key import Key
 from tap_spark_source.plan.scope import read_for
-from tap_spark_source.sources.row_json import AT_BOOKMARK, Again, Rows
+from tap_spark_source.sources.row_json import REREAD, RowDigest, RowWatch
 from tests.support.memory import MemorySource, rows_of
-from tests.support.ways import BY_AT, BY_AT_AND_ID, TABLE, Run, incremental, rows
+from tests.support.readers import BY_AT, BY_AT_AND_ID, TABLE, Run, incremental, rows
 
 KNOWN = [1, 2, 3, 3, None]
 
@@ -87,7 +87,7 @@ def test_an_old_or_a_foreign_bookmark_sends_the_rows(told):
 
 def test_other_columns_have_another_digest():
     read = incremental({}, BY_AT)
-    found = Rows(number=2, total=7)
+    found = RowDigest(number=2, total=7)
     fewer = replace(read, columns=read.columns[:-1])
     other = replace(read, columns=(*read.columns[:-1], replace(read.columns[-1], datatype="int")))
     digests = {found.to_dict(one)["digest"] for one in (read, fewer, other)}
@@ -103,13 +103,13 @@ def test_slices_say_nothing_of_the_rows_at_the_bookmark_before_the_last_one():
 
 
 def test_what_is_not_observed_is_forgotten_for_good():
-    again = Again(plan=incremental({}, BY_AT), condition="true")
-    again.add({"again": 2, "total": 5})
-    again.add({"again": 0, "total": None})
-    assert again.rows == Rows(number=2, total=5)
-    again.lose()
-    again.add({"again": 2, "total": 5})
-    assert again.rows is None
+    digest = RowWatch(column=REREAD, plan=incremental({}, BY_AT), condition="true")
+    digest.add({f"{REREAD}_rows": 2, f"{REREAD}_total": 5})
+    digest.add({f"{REREAD}_rows": 0, f"{REREAD}_total": None})
+    assert digest.rows == RowDigest(number=2, total=5)
+    digest.rows = None
+    digest.add({f"{REREAD}_rows": 2, f"{REREAD}_total": 5})
+    assert digest.rows is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from tap_spark_source.plan.read_plan import plan_read
 from tap_spark_source.plan.replication import plan_replication
 from tap_spark_source.plan.table import Column, Table
-from tap_spark_source.plan.warnings import idle_settings
+from tap_spark_source.plan.warnings import setting_warnings
 from tap_spark_source.settings import Settings
 
 KINDS = {"id": "bigint", "at": "timestamp", "code": "string"}
@@ -35,7 +35,7 @@ def told(options: dict, *, bookmark: dict | None = None, **config) -> str:
         is_selected=lambda _: True,
         bookmark=bookmark or {},
     )
-    return " ".join(idle_settings(plan, settings))
+    return " ".join(setting_warnings(plan, settings))
 
 
 def test_a_text_has_no_distances_and_is_no_time():
