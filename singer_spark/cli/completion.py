@@ -9,6 +9,8 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from singer_spark.pipeline import list_pipeline_files
 
+SHELLS = ("bash", "zsh", "fish")
+
 
 def complete_pipeline(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
@@ -18,9 +20,6 @@ def complete_pipeline(
         return [CompletionItem(incomplete, type="file")]
     names = [path.stem for path in list_pipeline_files(Path.cwd())]
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
-SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command(short_help="Print the script that completes commands in a shell.")

@@ -30,6 +30,7 @@ JDBC = {
     "sqlserver": "sqlserver",
 }
 FOLDERS = ("delta:", "parquet:", "csv:", "json:", "orc:", "avro:", "text:", "catalog:", "kafka:")
+NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +114,6 @@ def write_text(
 
 def _pairs(values: Mapping[str, str], indent: str) -> list[str]:
     return [f"{indent}{key}: {json.dumps(value)}" for key, value in values.items()]
-
-
-NONE = "none"
 
 
 @click.command(short_help="Write a pipeline file.")

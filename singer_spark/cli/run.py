@@ -32,6 +32,7 @@ from singer_spark.runner.sharing import started_cold
 
 HEAD = ("STREAM", "FROM", "TO", "ROWS")
 WIDTHS = (24, 21, 21)
+path_type = click.Path(path_type=Path)
 
 
 def show_preview(streams: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
@@ -69,9 +70,6 @@ def _bound(one: Mapping[str, Any], end: str, otherwise: str) -> str:
         return otherwise
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return text.replace("T", " ").removesuffix("+00:00")
-
-
-path_type = click.Path(path_type=Path)
 
 
 @click.command(short_help="Run a pipeline, or several.")

@@ -26,6 +26,7 @@ destination:
   config:
     path: {lake}
 """
+Row: TypeAlias = Mapping[str, Any]
 
 
 def make_shop(folder: Path) -> None:
@@ -52,9 +53,6 @@ def _run_script(folder: Path, name: str) -> None:
     script = Path(__file__).with_name(name).read_text(encoding="utf-8")
     with closing(sqlite3.connect(folder / "shop.db")) as database:
         database.executescript(script)
-
-
-Row: TypeAlias = Mapping[str, Any]
 
 
 def read_rows(table: Path) -> list[Row]:

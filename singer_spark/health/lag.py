@@ -8,6 +8,9 @@ from typing import Any
 
 from singer_spark.figures import parse_time
 
+STEPS = (60, 300, 900, 3_600, 21_600, 86_400)  # seconds that people think in
+MARGIN = 2  # what was seen is seldom the worst
+
 
 def watermarks(bookmarks: Any, streams: Iterable[str]) -> dict[str, datetime]:
     """Find the watermarks of streams that are times; those of other kinds have no lag."""
@@ -36,10 +39,6 @@ def _values(bookmark: Any) -> Iterator[Any]:
         return
     value = bookmark["replication_key_value"]
     yield value[0] if isinstance(value, list) and value else value
-
-
-STEPS = (60, 300, 900, 3_600, 21_600, 86_400)  # seconds that people think in
-MARGIN = 2  # what was seen is seldom the worst
 
 
 def worst_lateness(runs: Iterable[Mapping[str, Any]], stream: str) -> float:

@@ -10,6 +10,8 @@ from singer_spark.health.history import started_at
 from singer_spark.health.rules import Health
 from singer_spark.text import printable
 
+Value: TypeAlias = "float | Mapping[str, float] | None"  # of a pipeline, or of each stream
+
 
 def _last(key: str, health: Health) -> float | None:
     value = (health.history.last or {}).get(key)
@@ -26,7 +28,6 @@ def _timestamp(run: Mapping[str, Any] | None) -> float | None:
     return round(moment.timestamp(), 3) if moment else None
 
 
-Value: TypeAlias = "float | Mapping[str, float] | None"  # of a pipeline, or of each stream
 METRICS: tuple[tuple[str, str, str, Callable[[Health], Value]], ...] = (
     ("health", "", "0 is ok, 1 a warning, 2 critical.", lambda one: int(one.level)),
     ("running", "", "1 while a run is going on.", lambda one: int(one.history.is_running)),

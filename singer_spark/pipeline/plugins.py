@@ -41,10 +41,11 @@ class Plugin:
     def is_ours(self) -> bool:
         """Whether it is our tap or our target, which work with the runner and share its Spark.
 
-        What the command says of itself decides. Only where there is none does its name.
+        What the command says of itself decides, and its name only where it says nothing: one of
+        ours that had no time to answer must not be taken for a stranger, whose rows nobody knows.
         """
         path = self.path
-        name = plugin_name(path) if path else PurePath(self.command).name
+        name = (path and plugin_name(path)) or PurePath(self.command).name
         return name in (OUR_TAP, OUR_TARGET)
 
     @property
@@ -74,7 +75,7 @@ def plugin_name(path: Path) -> str | None:
     A command that a package brought is what the package says. Any other is asked with --about.
     """
     if package := version_of(path):
-        return path.resolve().name if package.startswith("singer-spark ") else None
+        return path.resolve().name if package.startswith("singer-spark ") else package
     with suppress(OSError):
         return _ask_name(path, path.stat().st_mtime_ns)
     return None
@@ -94,7 +95,7 @@ def version_of(command: Path) -> str | None:
 
 @cache
 def _ask_name(path: Path, _changed_at: int) -> str | None:
-    """Ask a command for its name; one that answers anything else, or nothing in time, has none."""
+    """Ask a command for its name; None where it answers anything else, or nothing in time."""
     with TemporaryFile() as answer:
         process = subprocess.Popen(  # noqa: S603, the user's own command
             [str(path), "--about", "--format=json"],
@@ -113,5 +114,6 @@ def _ask_name(path: Path, _changed_at: int) -> str | None:
                 process.wait()
         answer.seek(0)
         with suppress(ValueError, AttributeError):
-            return str(json.load(answer).get("name"))
+            name = json.load(answer).get("name")
+            return name if isinstance(name, str) else None
     return None

@@ -22,6 +22,11 @@ SECRET = re.compile(
     r"account|sas|client)_?key)[\w.-]*)\s*=\s*[^\s&;,)]",
     re.IGNORECASE,
 )
+_POSTGRES = re.compile(
+    r"(?:jdbc:postgresql|postgres(?:ql)?(?:\+\w+)?):(?://(?P<hosts>[^/?]*))?(?P<rest>.*)", re.DOTALL
+)
+_LOCAL = re.compile(r"(localhost|127(\.\d+){3}|\[?::1\]?|)(:\d*)?", re.IGNORECASE)
+_SURE = "verify-full"
 
 
 class Login(NamedTuple):
@@ -94,13 +99,6 @@ def _from_parameters(url: str) -> Login:
 
 def _kind(name: str) -> str | None:
     return "user" if name in USER else "password" if name in PASSWORD else None
-
-
-_POSTGRES = re.compile(
-    r"(?:jdbc:postgresql|postgres(?:ql)?(?:\+\w+)?):(?://(?P<hosts>[^/?]*))?(?P<rest>.*)", re.DOTALL
-)
-_LOCAL = re.compile(r"(localhost|127(\.\d+){3}|\[?::1\]?|)(:\d*)?", re.IGNORECASE)
-_SURE = "verify-full"
 
 
 def transit_advice(config: Mapping[str, Any]) -> str | None:

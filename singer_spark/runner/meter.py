@@ -18,6 +18,8 @@ from singer_spark.runner.supervisor import Children
 PROC = Path("/proc")
 PEAK = re.compile(rb"VmHWM:\s+(\d+) kB")
 SESSION = 3  # of the fields after a process's name in /proc/PID/stat
+TICK_SECONDS = 1.0
+SAMPLE_SECONDS = 5.0  # between two measurements of memory, of which the peak is kept
 
 
 def peak_bytes(sessions: Iterable[int]) -> dict[int, int]:
@@ -69,10 +71,6 @@ class PlainDisplay:
             if facts.rows != self._told.get(name, 0):
                 self.say(f"{name}: {facts.rows} records...")
                 self._told[name] = facts.rows
-
-
-TICK_SECONDS = 1.0
-SAMPLE_SECONDS = 5.0  # between two measurements of memory, of which the peak is kept
 
 
 class Meter:

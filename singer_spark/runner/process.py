@@ -29,6 +29,11 @@ from singer_spark.secrets import mask
 from singer_spark.text import printable
 
 FIRST = 3  # the lowest descriptor that is nobody's standard input, output or error
+LOG_BLOCK = 64 * 2**10  # bytes; a longer log line is printed in pieces
+LOG_KEPT = 8 * 2**10  # bytes of the log's end, in which the reason of a failure stands
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+PR_SET_PDEATHSIG = 1
+_PRINTING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +72,6 @@ def pass_values(command: Command) -> Iterator[Launch]:
             descriptors.append(descriptor)
             argv = (*argv, option, f"/dev/fd/{descriptor}")
         yield Launch(argv, tuple(descriptors))
-
-
-LOG_BLOCK = 64 * 2**10  # bytes; a longer log line is printed in pieces
-LOG_KEPT = 8 * 2**10  # bytes of the log's end, in which the reason of a failure stands
-ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
-PR_SET_PDEATHSIG = 1
-_PRINTING = threading.Lock()
 
 
 class Child:

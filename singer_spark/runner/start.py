@@ -20,6 +20,8 @@ from singer_spark.runner.run_state import KeptState, StateFiles
 from singer_spark.state.store import Checkpoint
 from singer_spark.text import listed
 
+WINDOW = "window"  # the mode of a run that neither uses nor changes the state
+
 
 class Window(NamedTuple):
     """A range of replication keys, [start, end); None is open."""
@@ -58,9 +60,6 @@ class RunOptions:
             raise SettingsError(
                 "--resume needs the state store; leave --state-in and --state-out out"
             )
-
-
-WINDOW = "window"  # the mode of a run that neither uses nor changes the state
 
 
 class Start(NamedTuple):

@@ -25,6 +25,7 @@ HEAD = re.compile(
 )
 HEADS_KEPT = 4  # more interleaved streams than this are counted line by line
 LINE_KEPT = 64 * 2**20  # bytes; of a longer line only the beginning is read
+CHANGES = ("inserted", "updated", "deleted", "unchanged")  # of a commit's rows
 
 
 class _Envelope(msgspec.Struct):
@@ -113,9 +114,6 @@ class Tally:
         self._heads[b"\n" + head] = stream
         if len(self._heads) > HEADS_KEPT:
             del self._heads[next(iter(self._heads))]
-
-
-CHANGES = ("inserted", "updated", "deleted", "unchanged")  # of a commit's rows
 
 
 @dataclass(slots=True)

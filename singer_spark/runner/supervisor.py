@@ -22,6 +22,7 @@ from singer_spark.figures import format_duration
 from singer_spark.runner.process import Child, Command, pass_values
 
 LOOK_SECONDS = 10.0  # at most so much of the time between two looks counts
+GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL
 
 
 @final
@@ -64,9 +65,6 @@ class Stall:
             return self._report_file.stat().st_size
         except OSError:
             return 0
-
-
-GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL
 
 
 class ChildError(SingerSparkError):

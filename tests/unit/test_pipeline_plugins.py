@@ -36,18 +36,23 @@ def test_a_script_that_starts_ours_is_ours(command):
     assert command("tap-of-the-team", f'exec {ours} "$@"').is_ours
 
 
+def test_a_script_that_says_it_is_another_is_not_ours_whatever_it_is_called(command):
+    assert not command("tap-spark-source", """echo '{"name": "tap-x"}'""").is_ours
+
+
 @pytest.mark.parametrize(
-    "body",
-    ["exit 2", "echo hello", "echo '[]'", "echo '{}'", """echo '{"name": "tap-other"}'""", ""],
+    "body", ["exit 2", "echo hello", "echo '[]'", "echo '{}'", """echo '{"name": 5}'""", ""]
 )
-def test_a_script_that_does_not_say_so_is_not_ours_whatever_it_is_called(command, body):
-    assert not command("tap-spark-source", body).is_ours
+def test_where_a_script_says_nothing_its_name_decides(command, body):
+    assert command("tap-spark-source", body).is_ours
+    assert not command("tap-x", body).is_ours
 
 
-def test_a_script_that_does_not_answer_in_time_is_ended(command, monkeypatch):
+def test_a_script_that_does_not_answer_in_time_is_ended_and_its_name_decides(command, monkeypatch):
     monkeypatch.setattr(plugins, "ABOUT_SECONDS", 0.2)
     began = time.monotonic()
-    assert not command("tap-spark-source", "sleep 60").is_ours
+    assert command("tap-spark-source", "sleep 60").is_ours
+    assert not command("tap-x", "sleep 60").is_ours
     assert time.monotonic() - began < 30
 
 
