@@ -15,6 +15,14 @@ from uuid import uuid4
 
 from typing_extensions import Self, override
 
+# Of what is read, so that whatever walks it by recursion comes back. Documents hold states.
+MOST_LEVELS, STATE_LEVELS = 200, 100
+# Of a whole number; the time that more take grows with their square.
+_MOST_DIGITS = 4300
+_LONG = re.compile(r"[0-9]{100,}")
+# A text that does not end is one too: its rest must not be looked at again and again.
+_MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
+
 
 class Float(float):
     """A number that remembers its spelling."""
@@ -38,13 +46,45 @@ class Float(float):
         return type(self), (self.text,)
 
 
-def loads(text: str | bytes) -> Any:
+def loads(text: str | bytes, *, most: int = MOST_LEVELS) -> Any:
     """Read JSON; NaN and the infinities are none.
 
     Raises:
-        ValueError: It is no JSON.
+        ValueError: It is no JSON, nested too deeply, or has a number that is too long.
     """
+    if _is_too_deep(text, most):
+        raise ValueError(f"it is nested deeper than {most} levels")
     return json.loads(text, parse_float=Float, parse_int=_whole, parse_constant=_refuse)
+
+
+def check_state(text: str | bytes) -> None:
+    """Look whether the JSON of a state can be read and written later.
+
+    Raises:
+        ValueError: It is nested too deeply, or has a number that is too long.
+    """
+    plain = _characters(text)
+    if any(len(one[0]) > _MOST_DIGITS for one in _LONG.finditer(plain)):
+        loads(text, most=STATE_LEVELS)
+    elif _is_too_deep(plain, STATE_LEVELS):
+        raise ValueError(f"it is nested deeper than {STATE_LEVELS} levels")
+
+
+def _characters(text: str | bytes) -> str:
+    return text if isinstance(text, str) else text.decode("latin-1")
+
+
+def _is_too_deep(text: str | bytes, most: int) -> bool:
+    plain = _characters(text)
+    if plain.count("[") + plain.count("{") <= most:
+        return False
+    level = 0
+    for mark in _MARKS.finditer(plain):
+        sign = mark[0][0]
+        level += (sign in "[{") - (sign in "]}")
+        if level > most:
+            return True
+    return False
 
 
 def dumps(
@@ -96,6 +136,8 @@ def _marked(value: Any, mark: str) -> Any:
 
 
 def _whole(text: str) -> float:
+    if len(text.lstrip("-")) > _MOST_DIGITS:
+        raise ValueError(f"a whole number has more than {_MOST_DIGITS} digits")
     return Float(text) if text == "-0" else int(text)
 
 

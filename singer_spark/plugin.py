@@ -55,9 +55,15 @@ class SparkPlugin(PluginBase):
         keep_secret(self._config)
         schema = self.config_jsonschema
         self.append_builtin_config(schema)
+        self._config = _with_whole_numbers(self._config, schema)
         validator = JSONSchemaValidator(schema)
         problems = [_explain(error) for error in validator.iter_errors(self._config)]
-        problems += self.settings_problems(self._config)
+        try:
+            problems += self.settings_problems(self._config)
+        except (AttributeError, TypeError, ValueError):
+            # Of values of other kinds there is no more to say.
+            if not problems:
+                raise
         if problems and raise_errors:
             raise SettingsError(problems)
         for name in sorted(self._config.keys() - schema["properties"].keys()):
@@ -82,6 +88,19 @@ class SparkPlugin(PluginBase):
         sys.exit(128 + signum)
 
 
+def _with_whole_numbers(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Make 4.0 the whole number that JSON Schema takes it for, where one is wanted."""
+    if isinstance(value, dict):
+        known, other = schema.get("properties", {}), schema.get("additionalProperties")
+        other = other if isinstance(other, dict) else {}
+        return {
+            name: _with_whole_numbers(one, known.get(name, other)) for name, one in value.items()
+        }
+    kinds = schema.get("type", ())
+    is_wanted = "integer" in kinds and "number" not in kinds
+    return int(value) if is_wanted and isinstance(value, float) and value.is_integer() else value
+
+
 def read_json_object(
     name: str, what: str, *, parse: Callable[[str], Any] = json.loads
 ) -> dict[str, Any]:
@@ -94,6 +113,10 @@ def read_json_object(
         ) from error
     except ValueError as error:
         raise SettingsError(f"{what} file {name} is not JSON; check it with a JSON tool") from error
+    except RecursionError as error:
+        raise SettingsError(
+            f"{what} file {name} is nested too deeply to be read; give one of fewer levels"
+        ) from error
     if not isinstance(value, dict):
         raise SettingsError(f"{what} file {name} must hold a JSON object")
     return value

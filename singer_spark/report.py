@@ -78,7 +78,7 @@ def read_report(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any
 def _parse(line: bytes) -> dict[str, Any]:
     try:
         fact = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return fact if isinstance(fact, dict) else {}
 

@@ -51,7 +51,8 @@ class PlannedStream(Stream):
         if table is not None:
             name, schema = table.stream, json_schema(table.columns)
         elif entry is not None:
-            name, schema = entry.tap_stream_id, entry.schema.to_dict()
+            # The SDK takes an empty one for none.
+            name, schema = entry.tap_stream_id, entry.schema.to_dict() or {"type": "object"}
         # Before the SDK makes an entry for every stream.
         self._is_in_state = name in tap.state.get("bookmarks", {})
         super().__init__(tap, name=name, schema=schema)

@@ -194,8 +194,12 @@ class TapSparkSource(SparkPlugin, Tap):
         return command
 
 
+def _parse_state(text: str) -> Any:
+    return exact_json.loads(text, most=exact_json.STATE_LEVELS)
+
+
 def _read_state(name: str) -> dict[str, Any]:
     try:
-        return read_json_object(name, "state", parse=exact_json.loads)
+        return read_json_object(name, "state", parse=_parse_state)
     except SettingsError as error:
         raise StateError(error.message) from error

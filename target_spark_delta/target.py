@@ -20,10 +20,11 @@ from singer_sdk.helpers.capabilities import (
 from singer_sdk.mapper import RemoveRecordTransform
 from typing_extensions import override
 
+from singer_spark import exact_json
 from singer_spark.assignment import Assignment
 from singer_spark.engine.machine import ask_for_disk, expect_disk
 from singer_spark.engine.session import hold_engine, isolated, open_session
-from singer_spark.errors import ProtocolError, SchemaError
+from singer_spark.errors import DataError, ProtocolError, SchemaError
 from singer_spark.names import table_name, unmatched
 from singer_spark.plugin import SparkPlugin
 from singer_spark.state.holder import confirm_lock
@@ -250,7 +251,14 @@ class TargetSparkDelta(SparkPlugin, Target):
     def _process_state_message(self, message: Message) -> None:  # type: ignore[override]
         if not message.value:
             raise ProtocolError(f"line {message.number}: a STATE needs a value; look at the tap")
-        self._cutter.take_state(bytes(message.value), message.number)
+        state = bytes(message.value)
+        try:
+            exact_json.check_state(state)
+        except ValueError as error:
+            raise DataError(
+                f"line {message.number}: a STATE cannot be kept, because {error}; look at the tap"
+            ) from error
+        self._cutter.take_state(state, message.number)
 
     @override
     def _process_activate_version_message(self, message: Message) -> None:  # type: ignore[override]

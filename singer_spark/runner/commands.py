@@ -135,7 +135,7 @@ def ask_tap(job: Job, children: Children, tap: Command, question: str) -> Any:
     children.await_success(child, f"the answer to {question}")
     try:
         return json.loads(path.read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ProtocolError(f"{tap.name} {question} printed no JSON; try it by hand") from None
 
 

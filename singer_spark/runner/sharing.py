@@ -110,14 +110,14 @@ def with_transport(pipeline: Pipeline, folder: Path) -> Pipeline:
     """Tell both sides to use files in a folder, where the pipeline asks for them or gains by them.
 
     A tap that has a `batch_config` of its own keeps it, and the target what it finds there. Our
-    target reads files of the place that is chosen, and of those that its settings name.
+    target reads files of the place that is chosen, and of those that its settings name; none at
+    all where rows travel as messages, whatever the tap says.
     """
     tap, target = pipeline.tap, pipeline.target
-    if own := tap.config.get("batch_config"):
-        root = _own_root(own)
-        return replace(pipeline, target=_with_root(target, root)) if root else pipeline
-    if not _goes_by_files(pipeline):
-        return pipeline
+    own = tap.config.get("batch_config")
+    if own or not _goes_by_files(pipeline):
+        root = _own_root(own) or folder.as_uri()
+        return replace(pipeline, target=_with_root(target, root))
     encoding = {"format": "parquet"} if tap.is_ours else {"format": "jsonl", "compression": "gzip"}
     batch: dict[str, Any] = {"encoding": encoding, "storage": {"root": folder.as_uri()}}
     target = target.with_config(clean_up_batch_files=True)

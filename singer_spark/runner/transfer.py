@@ -51,8 +51,10 @@ class Transfer:
     def last_state(self) -> dict[str, Any] | None:
         """The last state that the target has committed to; one that is empty tells nothing."""
         try:
-            return None if self._state_line is None else dict(exact_json.loads(self._state_line))
-        except (ValueError, RecursionError):
+            if self._state_line is None:
+                return None
+            return dict(exact_json.loads(self._state_line, most=exact_json.STATE_LEVELS))
+        except ValueError:
             return None  # a number or a depth beyond all reason, of which `run` has told
 
     def run(self, tap_command: Command, target_command: Command, env: Mapping[str, str]) -> None:
@@ -180,7 +182,7 @@ class Transfer:
                 continue
             try:
                 state = _STATE.decode(line.decode())
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 if line.endswith(b"\n"):
                     self._spoiled = _no_state(name)
                     self.children.events.put(Failed(self._spoiled))

@@ -20,8 +20,8 @@ SOURCE, TABLES = "source", "tables"
 def parse_state(text: str | bytes, where: str) -> dict[str, Any]:
     """Read a Singer state, which is a JSON object; `where` names it in the error."""
     try:
-        value = exact_json.loads(text)
-    except (ValueError, RecursionError):
+        value = exact_json.loads(text, most=exact_json.STATE_LEVELS)
+    except ValueError:
         value = None
     if not isinstance(value, dict):
         raise StateError(

@@ -94,7 +94,7 @@ class Documents:
         """Read what is stored as a JSON object; nothing stored is an empty one."""
         try:
             value = {} if stored is None else exact_json.loads(stored.body)
-        except (ValueError, RecursionError):
+        except ValueError:
             value = None
         return value if isinstance(value, dict) else self.refuse(key)
 

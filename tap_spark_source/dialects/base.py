@@ -42,7 +42,8 @@ OUT_OF_RANGE = "is outside the years 1 to 9999"
 TOO_FINE = "is finer than a microsecond"
 WITHOUT_DAY = "is a time without a day"
 OTHER_KIND = "is no value of its column's declared type"
-MISFITS = (OUT_OF_RANGE, TOO_FINE, WITHOUT_DAY, OTHER_KIND)
+NO_SCALE = "is no scale of a number"
+MISFITS = (OUT_OF_RANGE, TOO_FINE, WITHOUT_DAY, OTHER_KIND, NO_SCALE)
 
 
 def exact_time(datatype: str, text: str = "{}") -> str:

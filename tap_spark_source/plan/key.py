@@ -7,11 +7,10 @@ Whether one mark is above another is for the source to say, whose order may be i
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation, Overflow
 from typing import Any
 
 from tap_spark_source.plan.table import Column
@@ -143,13 +142,16 @@ def _is_number(value: Any) -> bool:
 def _is_base64(value: str) -> bool:
     try:
         return bool(base64.b64decode(value, validate=True)) or not value
-    except binascii.Error:
+    except ValueError:  # letters that base64 lacks, or too few of them
         return False
 
 
 def number_below(column: Column, value: Any, lookback: float, *, rounds_up: bool = False) -> str:
     """Return a number less the lookback, as a text that the column's type can hold."""
-    below = _EXACT.subtract(Decimal(str(value)), Decimal(str(lookback)))
+    try:
+        below = _EXACT.subtract(Decimal(str(value)), Decimal(str(lookback)))
+    except Overflow as error:
+        raise ValueError("has more digits than any column") from error
     scale = re.search(r"(\d+),(\d+)\)", column.datatype)
     if column.is_integer or scale:
         digits, places = map(int, scale.groups()) if scale else (0, 0)

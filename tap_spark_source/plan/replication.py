@@ -41,7 +41,7 @@ def read_catalog(document: Mapping[str, Any]) -> Catalog:
     try:
         for entry in document["streams"]:
             catalog.add_stream(_entry(entry))
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SettingsError(
             f"the catalog is no Singer catalog ({type(error).__name__} {error}); write it anew "
             "with --discover"
@@ -51,6 +51,9 @@ def read_catalog(document: Mapping[str, Any]) -> Catalog:
 
 def _entry(document: Mapping[str, Any]) -> CatalogEntry:
     entry = CatalogEntry.from_dict(dict(document))
+    _check_kinds(entry)
+    if not isinstance(document["schema"], Mapping):
+        raise TypeError("a schema is no object")
     entry.stream = entry.tap_stream_id
     mapping = MetadataMapping()
     for item in document.get("metadata") or ():
@@ -61,8 +64,25 @@ def _entry(document: Mapping[str, Any]) -> CatalogEntry:
     # Not `mapping.root`, which would add an entry, and that would mean: not selected.
     root = mapping.get(())
     if isinstance(root, TableMetadata) and root.table_key_properties:
+        if not _are_names(root.table_key_properties):
+            raise TypeError("table-key-properties are no list of names")
         entry.key_properties = root.table_key_properties
     return entry
+
+
+def _check_kinds(entry: CatalogEntry) -> None:
+    """Refuse members of other kinds, which the SDK takes as they are."""
+    given, optional = entry.tap_stream_id, (entry.table, entry.replication_method)
+    if not all(isinstance(one, str) for one in (given, *filter(None, optional))):
+        raise TypeError("a name or a method is no text")
+    if not _are_names(entry.key_properties):
+        raise TypeError("key_properties are no list of names")
+
+
+def _are_names(value: object) -> bool:
+    return value is None or (
+        isinstance(value, list) and all(isinstance(name, str) for name in value)
+    )
 
 
 def root_metadata(entry: CatalogEntry) -> TableMetadata:

@@ -115,7 +115,7 @@ def known_key(properties: Mapping[str, str]) -> list[str] | None:
     """Read the key in a table's properties; None where none is noted."""
     try:
         key = json.loads(properties.get(KEY_PROPERTY, ""))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return [str(name) for name in key] if isinstance(key, list) and key else None
 

@@ -178,7 +178,7 @@ def _said(text: str | None) -> dict[str, Any] | None:
     """Read what a commit of ours says of itself; of others nothing is known."""
     try:
         said = json.loads(text or "")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return said if isinstance(said, dict) and {"pipeline", "run_id"} <= said.keys() else None
 

@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 
 from tap_spark_source.sources.kafka import connect, debezium
 
@@ -282,3 +283,15 @@ def test_an_update_that_changes_a_key_of_ones_own_deletes_the_old_one(spark):
     # Debezium itself tells a change of the messages' key; what else `before` holds is no key.
     plain = debezium.changes(frame(spark, rows), fields, ["code"]).toArrow().to_pylist()
     assert [row["code"] for row in plain] == ["b", "b", "c", "c"]
+
+
+@pytest.mark.parametrize("scale", [2_000_000_000, -2_000_000_000, 20_000, -20_000])
+def test_a_scale_beyond_that_of_every_database_is_one_error(spark, scale):
+    """Written out, one such number would fill Spark's memory."""
+    kind = "io.debezium.data.VariableScaleDecimal"
+    field = connect.field_of({"type": "struct", "name": kind, "field": "x"})
+    text = json.dumps({"scale": scale, "value": "AQ=="})
+    rows = spark.createDataFrame([(text,)], "x string")
+    read = field.value(f"from_json(x, '{field.json_type}')")
+    with pytest.raises(PySparkException, match=f"{scale} is no scale of a number"):
+        rows.selectExpr(f"length({read}) as y").toArrow()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -168,3 +170,18 @@ def test_options_in_variables_become_arguments_of_which_nothing_is_logged():
     assert last == ["-De=5"]
     with pytest.raises(SettingsError, match="JAVA_TOOL_OPTIONS: a quotation mark"):
         options_of_environment({"JAVA_TOOL_OPTIONS": "'-Da"})
+
+
+def test_each_start_has_a_token_and_folders_that_nobody_else_has(tmp_path):
+    one, other = Jvm(spec_of(), tmp_path), Jvm(spec_of(), tmp_path)
+    assert len(bytes.fromhex(one.token)) == 32
+    assert one.token != other.token
+    conf = one._conf()
+    assert conf["spark.authenticate"] == "true"
+    assert conf["spark.connect.grpc.binding.address"] == "127.0.0.1"
+    assert conf["spark.driver.bindAddress"] == "127.0.0.1"
+    assert one.token not in f"{conf} {one._paths()}", "it would stand in the list of processes"
+    scratch = Path(conf["spark.local.dir"])
+    assert stat.S_IMODE(scratch.stat().st_mode) == 0o700
+    assert f"-Djava.io.tmpdir={scratch}" in one._paths()
+    assert conf["spark.sql.warehouse.dir"].startswith(scratch.as_uri())

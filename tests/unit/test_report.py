@@ -24,3 +24,9 @@ def test_a_line_that_is_still_being_written_waits(tmp_path):
     path = tmp_path / "report"
     path.write_bytes(b'{"kind": "commit"}\n{"kind": "la')
     assert [fact for _, fact in read_report(path)] == [{"kind": "commit"}]
+
+
+def test_what_is_nested_too_deeply_is_no_fact(tmp_path):
+    path = tmp_path / "report"
+    path.write_text("[" * 100_000 + "]" * 100_000 + '\n{"kind": "a"}\n')
+    assert [fact for _, fact in read_report(path)] == [{}, {"kind": "a"}]

@@ -13,6 +13,9 @@ from singer_spark.state import PipelineState
 from singer_spark.state.runs import list_runs
 from tests.support.bench import FOREVER, TAP, TARGET, is_running
 
+# Python reads the first one, and cannot write it again; it cannot read the second one.
+DEEP, VERY_DEEP = (f'{{"a": {"[" * depth}{"]" * depth}}}' for depth in (600, 100_000))
+
 
 class TestFailure:
     def test_a_failing_tap_ends_the_target_before_the_end_of_its_input(self, bench):
@@ -89,7 +92,9 @@ class TestFailure:
         assert bench.fail(ProtocolError).exit_code == 76
         assert bench.store.get("p") is None
 
-    @pytest.mark.parametrize("line", ["hello", "5", "[1]", "{", '{"a": NaN}', '"do-not-tell"'])
+    @pytest.mark.parametrize(
+        "line", ["hello", "5", "[1]", "{", '{"a": NaN}', '"do-not-tell"', DEEP, VERY_DEEP]
+    )
     def test_what_is_no_state_on_the_targets_output_is_error_76(self, bench, line):
         bench.write("target-fake", f"{TARGET}\nprint({line!r})")
 

@@ -68,9 +68,10 @@ def test_our_pair_chooses_files_by_itself(batches):
     ],
     ids=lambda one: next(iter(one)),
 )
-def test_elsewhere_rows_travel_as_messages_unless_asked(batches, pipeline):
+def test_elsewhere_rows_travel_as_messages_unless_asked(batches, pipeline, tmp_path):
     chosen = batches(**{"transport": "auto", **pipeline})
     assert "batch_config" not in chosen.tap.config
+    assert chosen.target.config["batch_roots"] == [(tmp_path / "batches").as_uri()]
     assert "clean_up_batch_files" not in chosen.target.config
 
 

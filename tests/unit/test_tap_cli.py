@@ -60,7 +60,12 @@ def test_a_plan_is_a_json_document(config, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [None, "{", "[]", '{"bookmarks": 5}', '{"bookmarks": {"a": 1}}']
+    "content",
+    [
+        *(None, "{", "[]", '{"bookmarks": 5}', '{"bookmarks": {"a": 1}}'),
+        *(f'{{"bookmarks": {{"a": {"[" * depth}{"]" * depth}}}}}' for depth in (4_000, 200_000)),
+    ],
+    ids=["none", "torn", "list", "number", "numbers", "deep", "very deep"],
 )
 def test_an_unreadable_state_exits_with_74(config, tmp_path, content):
     catalog, state = tmp_path / "catalog.json", tmp_path / "state.json"
@@ -70,6 +75,17 @@ def test_an_unreadable_state_exits_with_74(config, tmp_path, content):
     done = tap("--config", config, "--catalog", str(catalog), "--state", str(state))
     assert done.exit_code == 74
     assert "Error: " in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("option", ["--config", "--catalog"])
+def test_a_file_that_is_nested_too_deeply_exits_with_78(config, tmp_path, option):
+    file = tmp_path / "deep.json"
+    file.write_text('{"a":' * 200_000 + "1" + "}" * 200_000)
+    done = tap("--config", config, option, str(file))
+    assert done.exit_code == 78
+    assert done.stderr.splitlines()[-1].endswith(
+        "deep.json is nested too deeply to be read; give one of fewer levels"
+    )
 
 
 def test_a_given_state_comes_back_digit_by_digit(config, tmp_path):

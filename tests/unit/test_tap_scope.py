@@ -257,3 +257,9 @@ def test_a_bookmark_that_is_a_number_keeps_its_digits():
     assert number_below(price, value, 0) == "9007199254740995.1"
     with pytest.raises(ValueError, match="is beyond what decimal"):
         number_below(price, exact_json.loads("1e400"), 0)
+
+
+def test_a_number_beyond_all_measure_is_no_bookmark():
+    for datatype, value in (("decimal(20,5)", "1e999999999"), ("decimal(20,5)", 10**1200)):
+        with pytest.raises(ValueError):
+            number_below(Column(name="a", datatype=datatype, schema={}), value, 0)

@@ -212,3 +212,11 @@ def test_a_secret_in_the_options_of_workers_is_refused(master):
     assert "s3cr3t" not in problem
     assert spark_problems({"spark_master": master, "spark_conf": {key: "@/etc/options"}}) == []
     assert spark_problems({"spark_master": "local[2]", "spark_conf": {key: secret}}) == []
+
+
+def test_a_whole_number_may_be_written_with_a_point():
+    options = {"stream_options": {"t": {"num_partitions": 3.0}}}
+    config = {"source_url": "csv:/x", "slice_rows": 5.0, **options}
+    tap = TapSparkSource(config=config, catalog={"streams": []})
+    assert (tap.settings.slice_rows, type(tap.settings.slice_rows)) == (5, int)
+    assert type(tap.settings.of_stream("t")["num_partitions"]) is int

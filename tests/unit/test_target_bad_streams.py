@@ -256,6 +256,14 @@ STREAMS = {
         [message(type="STATE")],
         "76 line 1: a STATE needs a value; look at the tap",
     ),
+    "a STATE that is nested deeply": (
+        [f'{{"type":"STATE","value":{"[" * 101}{"]" * 101}}}\n'],
+        "65 line 1: a STATE cannot be kept, because it is nested deeper than 100 levels; look at",
+    ),
+    "a STATE with a number that is too long": (
+        [GOOD, of_record('{"id": 1}'), f'{{"type":"STATE","value":{{"a": -{"9" * 4301}}}}}\n'],
+        "65 line 3: a STATE cannot be kept, because a whole number has more than 4300 digits; look",
+    ),
     "an activation without a version": (
         [GOOD, message(type="ACTIVATE_VERSION", stream="s")],
         "76 line 2: an ACTIVATE_VERSION needs a version; look at the tap",

@@ -18,6 +18,7 @@ from singer_spark.shown import A_VALUE, shows_values
 from singer_spark.types import MAX_STRUCT_DEPTH, parse_datatype, to_ddl
 from tap_spark_source.dialects.base import (
     DECIMAL_HINT,
+    NO_SCALE,
     OTHER_KIND,
     OUT_OF_RANGE,
     PLAIN,
@@ -27,6 +28,8 @@ from tap_spark_source.dialects.base import (
 )
 
 MOST_DIGITS = 38
+# PostgreSQL's is the largest: 16383 digits behind the point.
+_MOST_SCALE = 16_383
 _HEX = "0123456789ABCDEF"
 # Microseconds of the years 1 and 9999.
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -161,7 +164,12 @@ def _reading(schema: Mapping[str, Any], depth: int) -> tuple[str, Value]:
     if semantic == _DECIMAL:
         return "string", _decimal(schema.get("parameters") or {})
     if semantic == _VARIABLE_SCALE:
-        number = f"if(v is null, null, {_pointed(_unscaled('v.value'), 'v.scale')})"
+        # Written out, a number of any scale at all would fill Spark's memory.
+        problem = f"concat(v.scale, ' {NO_SCALE}')"
+        number = (
+            f"if(v.scale not between -{_MOST_SCALE} and {_MOST_SCALE}, raise_error({problem}), "
+            f"if(v is null, null, {_pointed(_unscaled('v.value'), 'v.scale')}))"
+        )
         return "struct<scale: int, value: string>", lambda held: _bound(held, number)
     if semantic in _SEMANTIC:
         return _SEMANTIC[semantic]
