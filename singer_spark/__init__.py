@@ -1,9 +1,9 @@
 """Singer on Apache Spark: a tap, a target and the thin runner between them.
 
-    tap_spark_source    settings -> plan -> sources -> messages -> stream -> tap
+    tap_spark_source    plan -> sources -> readers -> output
     target_spark_delta  intake -> commits -> rows -> table -> methods
-    singer_spark        what both share (errors, names, settings, typemap, session) and
-                        the runner (pipeline, state, runner, cli)
+    singer_spark        what both share (errors, names, types, settings, plugin, the engine),
+                        and the runner (pipeline, state in a storage, runner, health, cli)
 
 Tap and target never import each other, and the runner imports neither: it starts commands.
 """

@@ -39,22 +39,15 @@ def is_same_source(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableIdentity:
-    """A table as the pipeline left it: where it is, and by what it is known again.
+    """A table as the pipeline left it: where it is, and by what it is known again."""
 
-    Args:
-        location: Its path or URL, or its name in a catalog.
-        id: The id that Delta gave it when it was made; empty where no row has come yet.
-        version: The version of the pipeline's last commit there.
-        run_id: The run that made that commit.
-        key: The key that its rows were merged by; empty where they were appended.
-        state_of: The stream of the tap that fills it, where stream_maps give it another name.
-    """
-
-    location: str
-    id: str
-    version: int
-    run_id: str
+    location: str  # its path or URL, or its name in a catalog
+    id: str  # the id that Delta gave it when it was made; empty where no row has come yet
+    version: int  # the version of the pipeline's last commit there
+    run_id: str  # the run that made that commit
+    # The key that its rows were merged by; empty where they were appended.
     key: tuple[str, ...] = ()
+    # The stream of the tap that fills it, where stream_maps give it another name.
     state_of: str | None = None
 
     @property
@@ -75,19 +68,15 @@ class TableIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A run that began while a state was stored, and has not succeeded.
+    """A run that began while a state was stored, and has not succeeded."""
 
-    Args:
-        fresh: The streams that it did not begin from the stored state; `*` is each one.
-        settled: The streams whose bookmark someone has set since.
-        owes: The only streams that it still counts for, because a run that has succeeded since did
-            not read them; none is all streams.
-        source: The identity of its source, as far as it is known, unless someone has accepted any.
-    """
-
+    # The streams that it did not begin from the stored state; `*` is each one.
     fresh: tuple[str, ...] = ()
-    settled: tuple[str, ...] = ()
+    settled: tuple[str, ...] = ()  # the streams whose bookmark someone has set since
+    # The only streams that it still counts for, because a run that has succeeded since did not read
+    # them; none is all streams.
     owes: tuple[str, ...] = ()
+    # The identity of its source, as far as it is known, unless someone has accepted any.
     source: Mapping[str, Any] | None = None
 
     def counts_for(self, stream: str) -> bool:
@@ -117,52 +106,42 @@ class Loaded(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """One run, as its tap and target know it.
-
-    Args:
-        run_id: The run.
-        pipeline: The pipeline's name; None in a plain pipe.
-        generation: The number of the lock's holder, higher than that of every earlier one; None
-            where no lock is held.
-        claims: Whether the lock was taken from a holder that had not released it, so that tables
-            must be claimed before anything else.
-        claimed: The streams whose tables an earlier run has claimed from that holder.
-        reload: The streams whose rows are loaded afresh, by --full or --refresh; `*` is each one.
-        loads: How our target loads streams: options by the pattern of their names; None where
-            nobody says, as in a plain pipe.
-        renames: Whether streams may have other names there than the tap gives them.
-        copied: Patterns of the streams that stream_maps make further tables of.
-        resumes: Whether it goes on from the checkpoint of a run that failed.
-        cleans: Whether runs before it have failed or died, so that they may have left things.
-        source: The identity that the source must have; None where it may be any.
-        tables: The tables that the state belongs to, by stream.
-        failed: The runs that have not succeeded since the state was stored.
-        read: The newest versions of the tables, by the names of their folders, that the runner has
-            looked at to see how far those got.
-        begins: The bookmarks that streams begin from, as canonical texts; None where nobody says,
-            or where a range is read.
-        rereads: Whether the pipeline reads everything in each run, because it is not incremental.
-        remembers: Whether a store remembers the run if it fails.
-    """
+    """One run, as its tap and target know it."""
 
     run_id: str
-    pipeline: str | None = None
+    pipeline: str | None = None  # None in a plain pipe
+    # The number of the lock's holder, higher than every earlier one; None where there is no lock.
     generation: int | None = None
+    # Whether the lock was taken from a holder that had not released it, so that tables must be
+    # claimed before anything else.
     claims: bool = False
+    # The streams whose tables an earlier run has claimed from that holder.
     claimed: frozenset[str] = frozenset()
+    # The streams whose rows are loaded afresh, by --full or --refresh; `*` is each one.
     reload: frozenset[str] = frozenset()
+    # How our target loads streams: options by the pattern of their names; None where nobody says,
+    # as in a plain pipe.
     loads: Mapping[str, Mapping[str, Any]] | None = None
-    renames: bool = False
-    copied: Collection[str] = ()
-    resumes: bool = False
+    renames: bool = False  # whether streams may have other names there than the tap gives them
+    copied: Collection[str] = ()  # patterns of the streams that stream_maps make further tables of
+    resumes: bool = False  # whether it goes on from the checkpoint of a run that failed
+    # Whether runs before it have failed or died, so that they may have left things.
     cleans: bool = False
+    # The identity that the source must have; None where it may be any.
     source: Mapping[str, Any] | None = None
+    # The tables that the state belongs to, by stream.
     tables: Mapping[str, TableIdentity] = field(default_factory=dict)
+    # The runs that have not succeeded since the state was stored.
     failed: Mapping[str, Attempt] = field(default_factory=dict)
+    # The newest versions of the tables, by the names of their folders, that the runner has looked
+    # at to see how far those got.
     read: Mapping[str, int] = field(default_factory=dict)
+    # The bookmarks that streams begin from, as canonical texts; None where nobody says, or where a
+    # range is read.
     begins: Mapping[str, str] | None = None
+    # Whether the pipeline reads everything in each run, because it is not incremental.
     rereads: bool = False
-    remembers: bool = False
+    remembers: bool = False  # whether a store remembers the run if it fails
 
     def reloads(self, stream: str) -> bool:
         """Say whether the rows of a stream are loaded afresh."""

@@ -27,21 +27,13 @@ _CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint(?:\.[\w-]+)*\.(parquet|json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitInfo:
-    """What a commit says of itself.
+    """What a commit says of itself."""
 
-    Args:
-        version: The version of the table that it made.
-        operation: WRITE, MERGE, RESTORE, …
-        metadata: What we wrote into it, empty where it is not ours.
-        metrics: What Delta counted; a number that is missing is unknown.
-        committed_at: When it was made.
-    """
-
-    version: int
-    operation: str
-    metadata: dict[str, Any]
-    metrics: dict[str, str]
-    committed_at: str = "unknown"
+    version: int  # the version of the table that it made
+    operation: str  # WRITE, MERGE, RESTORE, …
+    metadata: dict[str, Any]  # what we wrote into it, empty where it is not ours
+    metrics: dict[str, str]  # what Delta counted; a number that is missing is unknown
+    committed_at: str = "unknown"  # when it was made
 
     @property
     def undoes(self) -> int | None:
@@ -73,9 +65,19 @@ class CommitInfo:
         return isinstance(rows, int) and written < rows
 
     @property
+    def run_id(self) -> str | None:
+        """Name the run that made it."""
+        return self.metadata.get("run_id")
+
+    @property
+    def stream(self) -> str:
+        """Name the stream of its table."""
+        return str(self.metadata.get("stream"))
+
+    @property
     def source(self) -> str:
         """Name the stream of the tap that it is of; the table's may have another name."""
-        return str(self.metadata.get("state_of") or self.metadata.get("stream"))
+        return str(self.metadata.get("state_of") or self.stream)
 
     @property
     def turns_back(self) -> bool:

@@ -95,17 +95,10 @@ def dumps(
     sort: bool = False,
     compact: bool = False,
 ) -> str:
-    """Write JSON, each number as it was read.
+    """Write JSON, each number as it was read; ValueError where JSON cannot carry a value.
 
-    Args:
-        value: What to write.
-        indent: How far each level is indented; None writes one line.
-        plain: Whether letters such as ü stand for themselves.
-        sort: Whether the members of objects are sorted by name.
-        compact: Whether blanks are left out.
-
-    Raises:
-        ValueError: A value is one that JSON cannot carry.
+    `plain` lets letters such as ü stand for themselves, `sort` sorts the members of objects by
+    name, `compact` leaves blanks out.
     """
     mark = uuid4().hex
     text = json.dumps(

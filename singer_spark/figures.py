@@ -1,14 +1,17 @@
-"""Counts, sizes, durations and times, written for people; times as taps write them, read."""
+"""Counts, sizes, durations and times, written for people; durations and taps' times, read."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime, timezone
+from typing import Any
 
 NOTHING = "-"  # where nobody has counted
 COUNTS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 SIZES = ((2**30, " GB"), (2**20, " MB"), (2**10, " kB"))
 DURATIONS = ((86_400, " d"), (3_600, " h"), (60, " min"))
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_UNITS = (86_400, 3_600, 60, 1)  # seconds
 TIME = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?\s?(Z|[+-]\d\d(?::?\d\d)?)?)?"
 )
@@ -42,6 +45,15 @@ def format_duration(seconds: object) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.3g}{unit}"
     return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
+
+
+def parse_duration(text: Any) -> int | None:
+    """Turn a duration such as 6h, 90s or 1h30m into seconds; None where it is none."""
+    match = _DURATION.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        return None
+    seconds = sum(int(n or 0) * unit for n, unit in zip(match.groups(), _UNITS, strict=True))
+    return seconds or None
 
 
 def format_milliseconds(value: object) -> str:

@@ -40,11 +40,7 @@ def table_name(stream: str) -> str:
 
 
 def chosen_names(known: Collection[str], wanted: Iterable[str]) -> list[str]:
-    """List the known names that names or shell patterns choose.
-
-    Raises:
-        SettingsError: A pattern chooses none.
-    """
+    """List the known names that names or shell patterns choose; each has to choose one."""
     found = {
         one: [name for name in known if name == one or fnmatchcase(name, one)] for one in wanted
     }

@@ -1,4 +1,4 @@
-"""JSON posted to a URL, which may be a secret and is never told."""
+"""JSON posted to a URL, which may be a secret and is never shown."""
 
 from __future__ import annotations
 

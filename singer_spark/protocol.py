@@ -8,6 +8,8 @@ replaces or retires rows must know whether the rows that came are all that the s
                                "from": "2026-01-01", "to": "2026-02-01", "nulls": false}}}
     {"singer_spark": {"read": {"rows": "some", "why": "where"}}}
 
+`again` in it, a `column` and a value, says below which bookmark a lookback reads known rows again.
+
 Where stream_maps of the tap give a stream another name, `stream` is the one of its bookmark. The
 marks of a bookmark tell that its stream is in the middle of a load.
 """
@@ -20,30 +22,27 @@ from typing import Any
 
 MEMBER = "singer_spark"
 ALL, RANGE, SOME = "all", "range", "some"
+_AGAIN = ("column", "below")
 # Why a read carries some rows: those that changed, each of them once.
 CHANGES_ONLY = "changes only"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which rows of its table a stream carries in this run.
+    """Which rows of its table a stream carries in this run."""
 
-    Args:
-        rows: `all` of them; all of a `range`, which is those with `start` <= `column` < `end`; or
-            `some`, of which nothing is known.
-        column: The column of the range, a top-level property of the stream.
-        start: Its first value as bookmarks write it; None is the beginning.
-        end: The value that it ends before; None is the end.
-        nulls: Whether the range includes the rows that have no value in the column.
-        why: What limits a read of `some` rows, in a word for messages: `where`, `sample`, …
-    """
-
+    # `all` of them; all of a `range`, which is those with `start` <= `column` < `end`; or `some`,
+    # of which nothing is known.
     rows: str = ALL
-    column: str | None = None
-    start: Any = None
-    end: Any = None
-    nulls: bool = False
+    column: str | None = None  # the column of the range, a top-level property of the stream
+    start: Any = None  # its first value as bookmarks write it; None is the beginning
+    end: Any = None  # the value that it ends before; None is the end
+    nulls: bool = False  # whether the range includes the rows that have no value in the column
+    # What limits a read of `some` rows, in a word for messages: `where`, `sample`, …
     why: str | None = None
+    # A column, and the value below which rows are read once more: what of them the table does not
+    # have came late.
+    again: tuple[str, Any] | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -59,6 +58,8 @@ class Scope:
             read |= {name: value for name, value in bounds.items() if value is not None}
         elif self.rows == SOME and self.why:
             read["why"] = self.why
+        if self.again:
+            read["again"] = dict(zip(_AGAIN, self.again, strict=True))
         return {"read": read, **({"engine": engine} if engine else {})}
 
 
@@ -83,7 +84,13 @@ def scope_of(message: Mapping[str, Any]) -> Scope | None:
         end=read.get("to"),
         nulls=read.get("nulls") is True,
         why=why if isinstance(why, str) else None,
+        again=_again(read.get("again")),
     )
+
+
+def _again(told: Any) -> tuple[str, Any] | None:
+    column, below = (told.get(one) if isinstance(told, Mapping) else None for one in _AGAIN)
+    return (column, below) if isinstance(column, str) and below is not None else None
 
 
 def source_of(message: Mapping[str, Any]) -> str | None:

@@ -5,7 +5,6 @@ The runner names a file in SINGER_SPARK_REPORT; without one nothing is told. Kin
 - `expected` (tap): about how many `rows` a stream's read will give.
 - `batch` (tap): how many `rows` and `bytes` went into files, of which a BATCH tells no number.
 - `limited` (tap): `max_rows` ended the stream's read; another run goes on from there.
-- `bookmark` (tap): the `column` and the `value` in it below which rows are read once more.
 - `source` (tap, stream ""): the identity of the source, as `singer_spark.assignment` has it.
 - `commit` (target): `rows` of a batch that were taken in; of them `inserted`, `updated`, `deleted`,
   and `unchanged`, left out because the table has them; `milliseconds`.
@@ -51,12 +50,9 @@ def report(kind: str, stream: str, **facts: Any) -> None:
             file.write(line.encode())
 
 
-def last_told(kind: str, stream: str, file: Path | None = None) -> dict[str, Any] | None:
+def last_told(kind: str, stream: str, file: Path) -> dict[str, Any] | None:
     """Return the last fact of a kind that anybody in this run told of a stream."""
-    path = str(file or os.environ.get(REPORT_FILE) or "")
-    if not path or not Path(path).exists():
-        return None
-    facts = (fact for _, fact in read_report(Path(path)))
+    facts = (fact for _, fact in read_report(file)) if file.exists() else ()
     found = [fact for fact in facts if (fact.get("kind"), fact.get("stream")) == (kind, stream)]
     return found[-1] if found else None
 

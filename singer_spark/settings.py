@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from singer_spark.figures import parse_duration
 from singer_spark.secrets import mask
 from singer_spark.spark_conf import refusals
-from singer_spark.text import parse_duration
 
 DEFAULT_MASTER = "local[*]"
 ENGINE_IDLE = "SINGER_SPARK_ENGINE_IDLE"
@@ -41,7 +41,8 @@ class SparkSettings:
     def from_config(cls, config: Mapping[str, Any]) -> SparkSettings:
         """Read the Spark settings of a validated config."""
         remote, given = config.get("spark_remote"), (config.get("spark_conf") or {}).items()
-        conf = {key: _conf_text(value) for key, value in given}
+        texts = {True: "true", False: "false"}
+        conf = {key: texts[one] if isinstance(one, bool) else str(one) for key, one in given}
         return cls(
             master=config.get("spark_master") or DEFAULT_MASTER,
             remote=remote,
@@ -159,7 +160,3 @@ def _listed_secrets(settings: SparkSettings) -> Iterator[str]:
                 "would show; write such options into a file there that only Spark may read, and "
                 "give @FILE"
             )
-
-
-def _conf_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -21,8 +21,10 @@ class Guard(NamedTuple):
 
 _CASTS = "Spark would bend values silently"
 _SKIPS = "rows that cannot be read must fail the run, not vanish"
-_CALENDAR = "dates would be shifted; for old files of a source use source_options, such as " \
-    "datetimeRebaseMode"  # fmt: skip
+_CALENDAR = (
+    "dates would be shifted; for old files of a source use source_options: datetimeRebaseMode"
+)
+_TYPES = "columns would change their type"
 _NAMES = "quoted names would mean something else"
 _ROWS = "values must come from rows, not from statistics"
 _FILES = "files are handed over as their tasks commit"
@@ -31,15 +33,13 @@ _COMMITS = "a commit could be lost, doubled or unseen"
 # Settings of a session; a Spark Connect server gets these too.
 GUARDS = {
     "spark.sql.session.timeZone": Guard("UTC", "times are handled in UTC"),
-    "spark.sql.timestampType": Guard("TIMESTAMP_LTZ", "columns would change their type"),
+    "spark.sql.timestampType": Guard("TIMESTAMP_LTZ", _TYPES),
     "spark.sql.timeType.enabled": Guard("false", "Delta has no type for the time of a day"),
-    "spark.sql.parquet.outputTimestampType": Guard(
-        "TIMESTAMP_MICROS", "other types lose microseconds or years"
-    ),
-    "spark.sql.parquet.inferTimestampNTZ.enabled": Guard("true", "columns would change their type"),
-    "spark.sql.parquet.int96AsTimestamp": Guard("true", "columns would change their type"),
+    "spark.sql.parquet.outputTimestampType": Guard("TIMESTAMP_MICROS", "times would lose digits"),
+    "spark.sql.parquet.inferTimestampNTZ.enabled": Guard("true", _TYPES),
+    "spark.sql.parquet.int96AsTimestamp": Guard("true", _TYPES),
     "spark.sql.parquet.int96TimestampConversion": Guard("false", "times would be shifted"),
-    "spark.sql.parquet.binaryAsString": Guard("false", "columns would change their type"),
+    "spark.sql.parquet.binaryAsString": Guard("false", _TYPES),
     "spark.sql.parquet.writeLegacyFormat": Guard("false", "other readers would see other values"),
     **{
         f"spark.sql.{place}RebaseModeIn{way}": Guard("CORRECTED", _CALENDAR)
@@ -58,16 +58,10 @@ GUARDS = {
     "spark.sql.files.ignoreCorruptFiles": Guard("false", _SKIPS),
     "spark.sql.files.ignoreInvalidPartitionPaths": Guard("false", _SKIPS),
     "spark.sql.sources.validatePartitionColumns": Guard("true", _CASTS),
-    "spark.sql.sources.partitionOverwriteMode": Guard(
-        "STATIC", "an overwrite would keep old partitions"
-    ),
-    "spark.sql.variable.substitute": Guard(
-        "false", "it would rewrite values that look like variables"
-    ),
+    "spark.sql.sources.partitionOverwriteMode": Guard("STATIC", "old partitions would be kept"),
+    "spark.sql.variable.substitute": Guard("false", "values like variables would be replaced"),
     "spark.sql.caseSensitive": Guard("false", "names that differ only by case would be two"),
-    "spark.sql.parser.escapedStringLiterals": Guard(
-        "false", "texts in statements would be read in another way"
-    ),
+    "spark.sql.parser.escapedStringLiterals": Guard("false", "texts would be read otherwise"),
     "spark.sql.parser.quotedRegexColumnNames": Guard("false", _NAMES),
     "spark.sql.ansi.doubleQuotedIdentifiers": Guard("false", _NAMES),
     "spark.sql.optimizer.metadataOnly": Guard("false", _ROWS),
@@ -156,20 +150,17 @@ def _refusal(key: str, value: str) -> str | None:
     if guard and value.lower() == guard.value.lower():
         return None
     reason = guard.reason if guard else _REFUSED.get(key)
-    if reason or _JAVA_OPTIONS.fullmatch(key):
-        return reason or _java_refusal(value)
+    if reason is None and _JAVA_OPTIONS.fullmatch(key):
+        found = _JAVA_GUARDED.search(value)
+        return f"{found[0]} is set by us, or belongs into spark_conf itself" if found else None
+    if reason:
+        return reason
     if key.startswith(_LEGACY) and key not in _LEGACY_ALLOWED:
         return "values would be treated as an older Spark did"
     if key.startswith(_DELTA) and not _DELTA_TUNING.fullmatch(key.removeprefix(_DELTA)):
         return "of Delta's settings only tuning can be set; for a table's use table_properties"
     if store := _LOG_STORE.fullmatch(key):
         return _log_store_refusal(store[1], value)
-    return None
-
-
-def _java_refusal(value: str) -> str | None:
-    if found := _JAVA_GUARDED.search(value):
-        return f"{found[0]} is set by us, or belongs into spark_conf itself"
     return None
 
 

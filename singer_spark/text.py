@@ -1,6 +1,6 @@
-"""Text for people: control characters escaped, durations and lists of names written and read.
+"""Text from outside, made safe for a terminal, a log and a record; lists of names.
 
-Text from outside may clear a screen, turn the order of signs, or begin a line that looks like ours.
+A stream's name may clear a screen, turn the order of signs, or begin a line that looks like ours.
 """
 
 from __future__ import annotations
@@ -56,29 +56,8 @@ def guard_logs() -> None:
     logging.setLogRecordFactory(guarded)
 
 
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
-_UNITS = (86_400, 3_600, 60, 1)  # seconds
-
-
-def parse_duration(text: Any) -> int | None:
-    """Turn a duration such as 6h, 90s or 1h30m into seconds; None where it is none."""
-    match = _DURATION.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
-        return None
-    seconds = sum(int(n or 0) * unit for n, unit in zip(match.groups(), _UNITS, strict=True))
-    return seconds or None
-
-
 def listed(names: Iterable[str], most: int = 5) -> str:
     """List names for a message, of many the first."""
     known = [*names] or ["none"]
     more = len(known) - most
     return ", ".join(known) if more <= 0 else f"{', '.join(known[:most])} and {more} more"
-
-
-def format_duration(seconds: float) -> str:
-    """Write a duration in its largest unit."""
-    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.0f}{name}"
-    return f"{seconds:.0f}s"

@@ -109,12 +109,7 @@ def _struct(tokens: list[str]) -> T.StructType:
 
 
 def to_ddl(datatype: T.DataType, *, comments: bool = False) -> str:
-    """Write a Spark type as SQL; the only way, because here every nested name is quoted.
-
-    Args:
-        datatype: The type.
-        comments: Whether the comments on nested names are written too.
-    """
+    """Write a Spark type as SQL; the only way, because here every nested name is quoted."""
     write = partial(to_ddl, comments=comments)
     if isinstance(datatype, T.StructType):
         fields = ",".join(
@@ -148,12 +143,9 @@ def column_names(datatype: T.DataType) -> Iterable[str]:
 
 
 def to_spark_type(schema: Mapping[str, Any], *, where: str = "", depth: int = 0) -> T.DataType:
-    """Return the Spark type of a JSON Schema property.
+    """Return the Spark type of a JSON Schema property, `$ref` already resolved.
 
-    Args:
-        schema: The property's schema, `$ref` already resolved.
-        where: The property's name, for messages.
-        depth: How many levels of nesting are above it.
+    `where` names it in messages, `depth` is how many levels of nesting are above it.
     """
     if depth > MAX_DEPTH:
         raise SchemaError(
@@ -207,9 +199,7 @@ def comment_of(schema: Mapping[str, Any]) -> str | None:
 def to_json_schema(datatype: T.DataType, *, singer_decimal: bool = False) -> dict[str, Any]:
     """Return the JSON Schema of a column's values, nullable, with the exact Spark type.
 
-    Args:
-        datatype: The column's type.
-        singer_decimal: Write decimals as strings, for readers that know `x-singer.decimal`.
+    With `singer_decimal` decimals are texts, for readers that know `x-singer.decimal`.
     """
     inner = partial(to_json_schema, singer_decimal=singer_decimal)
     if isinstance(datatype, T.StructType):

@@ -24,6 +24,7 @@ from tap_spark_source.plan.scope import (
     Traits,
     completes_version,
     mapped,
+    read_again,
     read_for,
     scope_of_late_rows,
     scope_of_read,
@@ -75,6 +76,7 @@ class SparkStream(PlannedStream):
             arrives = message.schema.get("properties", {})
             self._refuse_hidden_key(message.key_properties or (), arrives)
             scope = mapped(self.scope, self.plan, arrives=arrives, maps=self._maps)
+            scope = replace(scope, again=self.scope.again)
             source = {} if message.stream == self.name else {"stream": self.name}
             yield records.ScopedSchema(
                 message.stream,
@@ -108,7 +110,8 @@ class SparkStream(PlannedStream):
         """Which rows of the table this run reads."""
         if self.ABORT_AT_RECORD_COUNT is not None:
             return Scope(rows=SOME, why="a limit of records")
-        return scope_of_read(self.plan, self._bounds, self._traits)
+        scope = scope_of_read(self.plan, self._bounds, self._traits)
+        return replace(scope, again=read_again(self.plan, self._bounds))
 
     @property
     def _traits(self) -> Traits:

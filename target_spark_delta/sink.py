@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from singer_spark.report import is_reporting
 from singer_spark.types import value_kinds
 from target_spark_delta.intake.batch_files import Manifest, Rules, parse_manifest, rows_written
 from target_spark_delta.intake.json_schema import resolved_schema
@@ -26,7 +27,7 @@ from target_spark_delta.intake.segments import (
     version_member,
 )
 from target_spark_delta.intake.validation import InvalidRecordError, Validator
-from target_spark_delta.methods.batch import Bookmark, Progress, Work, reported_bookmark
+from target_spark_delta.methods.batch import Bookmark, Progress, Work
 from target_spark_delta.streams.destination import Destination
 
 
@@ -78,8 +79,9 @@ class SparkDeltaSink:
 
     @cached_property
     def _bookmark(self) -> Bookmark | None:
-        # Told before the first record, so a commit finds it.
-        return reported_bookmark(self.source)
+        """Where rows begin to be late; they are counted only if anybody wants to know."""
+        scope = self.destination.scope
+        return Bookmark(*scope.again) if scope and scope.again and is_reporting() else None
 
     def write(self, message: Message) -> bool:
         """Check a record and spool it; return whether the segment has become full."""

@@ -23,7 +23,7 @@ from singer_spark.pipeline import (
 from singer_spark.pipeline.plugins import version_of
 from singer_spark.pipeline.source_url import state_advice, transit_advice
 from singer_spark.pipeline.tables import s3_options
-from singer_spark.runner.commands import find_command
+from singer_spark.runner.commands import find_tap, find_target
 from singer_spark.runner.preview import sample_source, start_target
 from singer_spark.runner.supervisor import StoppedError
 from singer_spark.settings import SparkSettings
@@ -43,6 +43,11 @@ class Step(NamedTuple):
     code: int = 0
     rows: dict[str, Any] = {}
     verdicts: dict[str, str] = {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the step as plain JSON values."""
+        known = self._asdict()
+        return {"step": known.pop("name"), "ok": not known.pop("code"), **known}
 
 
 @click.command(short_help="Try everything that a run needs.")
@@ -66,16 +71,7 @@ def check(ctx: click.Context, /, *, pipelines: tuple[str, ...], as_json: bool) -
                 {
                     "pipeline": path.stem,
                     "ok": not any(step.code for step in steps),
-                    "steps": [
-                        {
-                            "step": s.name,
-                            "ok": not s.code,
-                            "told": s.told,
-                            "rows": s.rows,
-                            "verdicts": s.verdicts,
-                        }
-                        for s in steps
-                    ],
+                    "steps": [step.to_dict() for step in steps],
                 }
                 for path, steps in checked.items()
             ]
@@ -136,12 +132,11 @@ def _steps(path: Path) -> Iterator[Step]:
 
 
 def _commands(pipeline: Pipeline) -> str:
-    sides = (("source.tap", pipeline.tap), ("destination.target", pipeline.target))
-    found = [find_command(key, plugin) for key, plugin in sides]
-    versions = [version_of(Path(command.argv[0])) for command in found]
+    found = {
+        c.name: version_of(Path(c.argv[0])) for c in (find_tap(pipeline), find_target(pipeline))
+    }
     return " and ".join(
-        f"{command.name} ({version})" if version else command.name
-        for command, version in zip(found, versions, strict=True)
+        f"{name} ({version})" if version else name for name, version in found.items()
     )
 
 

@@ -50,7 +50,7 @@ def run_demo(directory: Path | None) -> None:
     if directory is None:
         folder = make_scratch(DEMO)
         try:
-            _tell(folder)
+            _run_both(folder)
         finally:
             remove_scratch(folder)
         click.echo("The folder is removed. To keep one: singer-spark demo --directory shop-demo")
@@ -58,14 +58,14 @@ def run_demo(directory: Path | None) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
         raise SettingsError(f"--directory {directory}: the folder is not empty; name a new one")
-    _tell(directory.absolute())
+    _run_both(directory.absolute())
     file = shlex.quote(str(directory / "pipelines" / "shop.yml"))
     click.echo("All of it stays. Try next:")
     click.echo(f"  singer-spark run {file}   # finds next to nothing new")
     click.echo(f"  cat {file}   # point a copy at a database of yours")
 
 
-def _tell(folder: Path) -> None:
+def _run_both(folder: Path) -> None:
     click.echo(f"A shop's database, loaded into Delta tables by two runs, in {folder}")
     click.echo(f"(jars, 40 MB, are fetched once and kept in {jars.cache_folder()})\n")
 

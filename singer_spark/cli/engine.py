@@ -16,11 +16,12 @@ from singer_spark.engine.lease import get_lease
 from singer_spark.engine.registry import dial, engine_folder, shared_engines
 from singer_spark.engine.spec import Spec
 from singer_spark.errors import SettingsError, TransientError
+from singer_spark.figures import parse_duration
 from singer_spark.pipeline import find_pipeline, load_pipeline
 from singer_spark.runner.sharing import needs_of
 from singer_spark.secrets import mask
 from singer_spark.settings import SparkSettings
-from singer_spark.text import parse_duration, printable
+from singer_spark.text import printable
 
 _END_SECONDS = 90.0
 _ANSWER_SECONDS = 10.0

@@ -124,7 +124,7 @@ def show_outcomes(outcomes: Iterable[Outcome]) -> None:
 
 
 def show_failure(name: str, code: int, error: str) -> None:
-    """Print, as JSON, what failed before there was a run to tell of."""
+    """Print, as JSON, what failed before there was a run."""
     told = {"pipeline": name, "run_id": None, "status": "failed", "exit_code": code}
     click.echo(json.dumps({**told, "error": error, "state": None}))
 

@@ -42,7 +42,7 @@ class Source:
 
     @property
     def has_login(self) -> bool:
-        """Tell whether the source asks for a user."""
+        """Whether the source asks for a user."""
         return self.url.startswith("jdbc:") and "derby" not in self.url
 
 
@@ -163,7 +163,7 @@ def init(
         cron=None if cron == NONE else str(cron),
     )
     _write(path, text)
-    _tell_next(str(name), path, source)
+    _print_next(str(name), path, source)
 
 
 def _new_path(name: str) -> Path:
@@ -198,7 +198,7 @@ def _write(path: Path, text: str) -> None:
         raise SettingsError(f"{path}: {error.strerror}; it was not written") from error
 
 
-def _tell_next(name: str, path: Path, source: Source) -> None:
+def _print_next(name: str, path: Path, source: Source) -> None:
     click.echo(f"Wrote {path}. Next:")
     if source.user:
         hint = " (the one in the URL was not written down)" if source.password else ""

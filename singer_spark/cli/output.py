@@ -46,7 +46,7 @@ def lay_out(
 
 
 def cut(text: str, width: int = WIDTH) -> str:
-    """Shorten a text, to the width of a terminal unless told otherwise; some signs take two."""
+    """Shorten a text, to the width of a terminal unless given; some signs take two."""
     text = one_line(text)
     if cell_len(text) <= width:
         return text

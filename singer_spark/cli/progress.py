@@ -15,7 +15,7 @@ import click
 
 from singer_spark.cli.output import cut
 from singer_spark.runner import Display, PlainDisplay
-from singer_spark.runner.streams import StreamFacts
+from singer_spark.runner.streams import StreamCounts
 from singer_spark.text import printable
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def open_display(*, err: bool) -> Iterator[Display]:
     """Show a run on standard output, or on standard error: live on a terminal, else in lines."""
     stream = sys.stderr if err else sys.stdout
     if stream is None or not stream.isatty():
-        yield PlainDisplay(partial(tell, err=err))
+        yield PlainDisplay(partial(print_line, err=err))
         return
     with make_progress(err=err) as progress:
         display = LiveDisplay(progress)
@@ -35,7 +35,7 @@ def open_display(*, err: bool) -> Iterator[Display]:
         display.finish()
 
 
-def tell(line: str, *, err: bool = False) -> None:
+def print_line(line: str, *, err: bool = False) -> None:
     """Print a line; a reader who has gone away is no reason to end a run."""
     try:
         click.echo(printable(line), err=err)
@@ -101,7 +101,7 @@ class LiveDisplay:
                 printable(line), markup=False, highlight=False, soft_wrap=True
             )
 
-    def show(self, streams: Mapping[str, StreamFacts]) -> None:
+    def show(self, streams: Mapping[str, StreamCounts]) -> None:
         """Move the lines of the streams."""
         for name, facts in streams.items():
             moving = self._find(name)
@@ -112,7 +112,7 @@ class LiveDisplay:
                 total=max(facts.expected, facts.rows) if facts.expected else None,
                 rows=f"{facts.rows:,}",
                 rate=f"{facts.rows / max(moving.seconds, self.interval):,.0f}",
-                commits=_tell_commits(facts),
+                commits=_commits(facts),
             )
 
     def finish(self) -> None:
@@ -131,5 +131,5 @@ class LiveDisplay:
         return self._tasks[name]
 
 
-def _tell_commits(facts: StreamFacts) -> str:
+def _commits(facts: StreamCounts) -> str:
     return "" if not facts.commits else f"{facts.commits} committed"

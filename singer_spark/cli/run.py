@@ -15,7 +15,7 @@ from singer_spark import exact_json
 from singer_spark.cli.completion import complete_pipeline
 from singer_spark.cli.fleet import follow_parent, run_several, show_failure, show_outcomes
 from singer_spark.cli.output import cut, lay_out, show_json, wrap
-from singer_spark.cli.progress import open_display, tell
+from singer_spark.cli.progress import open_display, print_line
 from singer_spark.errors import SettingsError, SingerSparkError
 from singer_spark.pipeline import Pipeline, find_pipelines, load_pipeline, refuse_twins
 from singer_spark.pipeline.find import is_pattern
@@ -147,7 +147,7 @@ def run(
 
 
 def _run_path(path: Path, options: RunOptions, *, until_complete: bool, as_json: bool) -> None:
-    """Run a pipeline; as JSON what fails is told too, a run or what kept it from beginning."""
+    """Run a pipeline; as JSON a failure is printed too, of the run or of its start."""
     failures: list[RunResult] = []
     try:
         pipeline = load_pipeline(path)
@@ -162,7 +162,7 @@ def _run_path(path: Path, options: RunOptions, *, until_complete: bool, as_json:
     if not as_json:
         show_results(results)
         if sys.stdout and sys.stdout.isatty() and started_cold(pipeline):
-            tell("Spark started for this run alone; singer-spark engine start keeps one warm")
+            print_line("Spark started for this run alone; singer-spark engine start keeps one warm")
 
 
 def _run_one(
@@ -199,10 +199,10 @@ def show_results(results: Sequence[RunResult]) -> None:
         for stream, facts in result.record["streams"].items():
             known[stream] += facts["unchanged"] or 0
     runs = f" by {len(results)} runs" if len(results) > 1 else ""
-    tell(f"Done! {streams.total()} records in {len(streams)} stream(s){runs}")
+    print_line(f"Done! {streams.total()} records in {len(streams)} stream(s){runs}")
     for stream, count in streams.items():
         left_out = f" ({known[stream]} left out, the table has them)" if known[stream] else ""
-        tell(f"  {stream}: {count}{left_out}")
+        print_line(f"  {stream}: {count}{left_out}")
 
 
 def _run_several(paths: Sequence[Path], ctx: click.Context, parallel: int, *, as_json: bool) -> int:

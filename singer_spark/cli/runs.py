@@ -60,8 +60,8 @@ def _show(found: Sequence[Mapping[str, Any]], *, one: bool) -> None:
     rows = [_row(run, one=one) for run in found]
     last = len(head) - 1
     right = (1, 2, 3, last - 1, last) if one else (2, 3, 4, last - 1, last)
-    told, *lines = lay_out([head, *rows], right=right)
-    click.echo(told)
+    title, *lines = lay_out([head, *rows], right=right)
+    click.echo(title)
     for line, run in zip(lines, found, strict=True):
         click.echo(line)
         if run.get("error"):

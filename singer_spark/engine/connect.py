@@ -37,32 +37,14 @@ from singer_spark.engine.registry import private_folder
 from singer_spark.errors import TransientError
 from singer_spark.scratch import folders_of_dead, leave_scratch, make_scratch, remove_scratch
 
-_OPTIONS = [
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-]
+_LENGTHS = ("grpc.max_receive_message_length", "grpc.max_send_message_length")
+_OPTIONS = [("grpc.enable_http_proxy", 0), *((name, -1) for name in _LENGTHS)]
 
 
 @final
-class _Token:
-    """Gives each request the engine's token, and none once the engine is gone.
+class EngineChannel(DefaultChannelBuilder):
+    """The channel to the engine of a lease."""
 
-    Somebody else may listen at its port by then, and would get the request as well.
-    """
-
-    def __init__(self, lease: Lease) -> None:
-        self._lease = lease
-
-    def __call__(self, _context: object, callback: grpc.AuthMetadataPluginCallback) -> None:
-        if reason := self._lease.ended:
-            callback((), ConnectionError(reason))
-        else:
-            callback((("authorization", f"Bearer {self._lease.token}"),), None)
-
-
-@final
-class _LoopbackChannel(DefaultChannelBuilder):
     def __init__(self, lease: Lease) -> None:
         super().__init__(f"sc://127.0.0.1:{lease.port}", channelOptions=list(_OPTIONS))
         self._lease = lease
@@ -70,15 +52,19 @@ class _LoopbackChannel(DefaultChannelBuilder):
 
     @override
     def toChannel(self) -> grpc.Channel:
-        credentials = grpc.composite_channel_credentials(
-            grpc.local_channel_credentials(), grpc.metadata_call_credentials(_Token(self._lease))
-        )
+        token = grpc.metadata_call_credentials(self._give_token)
+        credentials = grpc.composite_channel_credentials(grpc.local_channel_credentials(), token)
         return self._secure_channel(f"ipv4:127.0.0.1:{self._lease.port}", credentials)
 
+    def _give_token(self, _context: object, give: grpc.AuthMetadataPluginCallback) -> None:
+        """Give a request the engine's token, and none once the engine is gone.
 
-def engine_channel(lease: Lease) -> DefaultChannelBuilder:
-    """Describe the channel to the engine of a lease."""
-    return _LoopbackChannel(lease)
+        Somebody else may listen at its port by then, and would get the request as well.
+        """
+        if reason := self._lease.ended:
+            give((), ConnectionError(reason))
+        else:
+            give((("authorization", f"Bearer {self._lease.token}"),), None)
 
 
 def short_patience() -> DefaultPolicy:
@@ -144,11 +130,7 @@ class RemoteSessions:
 
 
 def end_sessions_of_dead(remote: str) -> None:
-    """End what killed processes of this user have left running on a server.
-
-    Raises:
-        TransientError: It goes on.
-    """
+    """End what killed processes of this user have left running on a server."""
     folder = private_folder()
     try:
         # One after another: who comes second must not go on before the first has ended them.
@@ -157,9 +139,8 @@ def end_sessions_of_dead(remote: str) -> None:
                 for user, session in _noted(left):
                     _end_session(remote, user, session)
     except Timeout as error:
-        raise TransientError(
-            "spark_remote: another process waits for its server; run again"
-        ) from error
+        known = "spark_remote: another process waits for its server; run again"
+        raise TransientError(known) from error
 
 
 def _noted(folder: Path) -> list[tuple[str | None, str]]:

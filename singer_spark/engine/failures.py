@@ -37,12 +37,7 @@ _SETTINGS = "correct spark_conf, spark_master or spark_jars"
 
 
 def early_end(code: int | None, said: str) -> SingerSparkError:
-    """Explain a Java that did not get as far as Spark.
-
-    Args:
-        code: How it ended; None if it is still there and says nothing.
-        said: What it wrote.
-    """
+    """Explain a Java that did not get as far as Spark; without a code it is still there."""
     reason = f"Spark did not start: {_telling_line(said)}"
     if code is not None and code > 0 and not _NO_ROOM.search(said):
         return SettingsError(
@@ -129,10 +124,8 @@ _GARBAGE_LOOKS = 4
 class Vigil:
     """Looks again and again, and says why Spark has to be ended.
 
-    Tasks may be silent for hours; Java itself answers in milliseconds as long as it lives.
-
-    Args:
-        garbage_seconds: Says how long Java has stood still to collect garbage, or raises.
+    Tasks may be silent for hours; Java itself answers in milliseconds as long as it lives. It is
+    asked how long it has stood still to collect garbage.
     """
 
     def __init__(self, garbage_seconds: Callable[[], float]) -> None:

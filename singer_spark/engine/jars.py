@@ -131,7 +131,11 @@ def _cached(group: tuple[str, ...], ivy_settings: str | None) -> Path:
 def _retrieve(group: tuple[str, ...], scratch: Path, ivy_settings: str | None) -> None:
     settings = Path(ivy_settings) if ivy_settings else scratch / "ivysettings.xml"
     if not ivy_settings:
-        settings.write_text(_ivy_settings(cache_folder() / "ivy"))
+        cache = quoteattr(str(cache_folder() / "ivy"))
+        settings.write_text(
+            f'<ivysettings><caches defaultCacheDir={cache}/><settings defaultResolver="central"/>'
+            '<resolvers><ibiblio name="central" m2compatible="true"/></resolvers></ivysettings>'
+        )
     (scratch / "ivy.xml").write_text(_ivy_module(group))
     (ivy,) = spark_jars().glob("ivy-*.jar")
     command = [
@@ -147,14 +151,6 @@ def _retrieve(group: tuple[str, ...], scratch: Path, ivy_settings: str | None) -
             f"cannot fetch {', '.join(group)} from the Maven repository; check the network, or "
             "the mirror in spark_conf spark.jars.ivySettings, or name local files in spark_jars"
         )
-
-
-def _ivy_settings(cache: Path) -> str:
-    return (
-        f"<ivysettings><caches defaultCacheDir={quoteattr(str(cache))}/>"
-        '<settings defaultResolver="central"/>'
-        '<resolvers><ibiblio name="central" m2compatible="true"/></resolvers></ivysettings>'
-    )
 
 
 def _ivy_module(group: tuple[str, ...]) -> str:
@@ -194,11 +190,7 @@ def known_jars() -> Mapping[str, Mapping[str, str]]:
 
 
 def trusted_jars(group: tuple[str, ...], folder: Path) -> list[Path]:
-    """Return the jars of a set, which are as they were fetched; others in the folder are not used.
-
-    Raises:
-        SettingsError: One is missing or was changed.
-    """
+    """Return the jars of a set, as they were fetched; others in the folder are not used."""
     expected = known_jars().get(" ".join(group)) or read_sums(folder)
     for name, digest in expected.items():
         path = folder / name

@@ -168,9 +168,7 @@ def find_lease(spec: Spec, engines: Iterable[str]) -> Lease | None:
 def start_engine(spec: Spec, idle_seconds: float = 0.0) -> Lease:
     """Start an engine, and connect to its keeper; nobody waits for Spark yet.
 
-    Args:
-        spec: What it is made of.
-        idle_seconds: How long it outlives its last lease; 0 for an engine of this run alone.
+    It outlives its last lease by `idle_seconds`; one of 0 is private.
     """
     asked = json.dumps({"spec": spec.to_json(), "idle_seconds": idle_seconds})
     keeper = subprocess.Popen(  # noqa: S603
@@ -216,13 +214,7 @@ def _talk(keeper: subprocess.Popen[str], asked: str) -> dict[str, Any]:
 
 
 def get_lease(spec: Spec, engines: Callable[[], list[str]], idle_seconds: float) -> Lease:
-    """Take a lease of an engine that serves, or start one; nobody waits for Spark there yet.
-
-    Args:
-        spec: What is needed.
-        engines: Lists the engines to ask.
-        idle_seconds: How long one that is started outlives its last lease; 0 for a private one.
-    """
+    """Take a lease of an engine that serves, or start one; nobody waits for Spark there yet."""
     if found := find_lease(spec, engines()):
         return found
     with one_starter() if idle_seconds else nullcontext():

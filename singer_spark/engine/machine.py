@@ -33,11 +33,7 @@ _MOUNT = Path("/sys/fs/cgroup")
 
 
 def driver_memory_mb() -> int:
-    """Return how much memory Spark gets: a quarter of the machine's, 4 GB at most.
-
-    Raises:
-        SettingsError: That would not do.
-    """
+    """Return how much memory Spark gets: a quarter of the machine's, 4 GB at most."""
     memory = memory_mb()
     if memory < _MIN_MB:
         raise SettingsError(
@@ -143,7 +139,9 @@ def _is_common(spark: SparkSession, folder: Path) -> bool:
     """Let Spark copy a file, and look whether the copy is here."""
     word, place = secrets.token_hex(16), None
     try:
-        place = Path(tempfile.mkdtemp(prefix=".singer-spark-", dir=_existing(folder)))
+        known = folder.expanduser().absolute()
+        existing = next(one for one in (known, *known.parents) if one.is_dir())
+        place = Path(tempfile.mkdtemp(prefix=".singer-spark-", dir=existing))
         (place / "word").write_text(word)
         lines = spark.read.text((place / "word").as_uri())
         lines.write.text((place / "copy").as_uri())
@@ -155,9 +153,3 @@ def _is_common(spark: SparkSession, folder: Path) -> bool:
         if place is not None:
             shutil.rmtree(place, ignore_errors=True)
     return "".join(copies).split() == [word]
-
-
-def _existing(folder: Path) -> Path:
-    """Return the folder, or the one above that is there."""
-    known = folder.expanduser().absolute()
-    return next(one for one in (known, *known.parents) if one.is_dir())

@@ -106,11 +106,7 @@ def shared_engines() -> list[str]:
 
 
 def engine_folder(engine: str) -> Path:
-    """Return the folder of an engine.
-
-    Raises:
-        ValueError: That is no id of an engine.
-    """
+    """Return the folder of an engine; ValueError where that is no id of one."""
     if not _ID.fullmatch(engine):
         raise ValueError(engine)
     known = [root / engine for root in _roots()]

@@ -61,10 +61,7 @@ def open_session(
 ) -> SparkSession:
     """Return the process's session, opened for the given source and table URLs if there is none.
 
-    Args:
-        settings: How to reach Spark.
-        urls: What will be read and written; decides on drivers.
-        engine: The id of an engine that someone else of this pipe has started.
+    `engine` is the id of one that someone else of this pipe has started.
     """
     global _session, _new_session
     with _lock:
@@ -137,9 +134,9 @@ def _engine_sessions(
     _lease = lease
     atexit.register(lease.end)
     importing.join()  # two imports at once would meet half-way
-    from singer_spark.engine.connect import engine_channel, short_patience
+    from singer_spark.engine.connect import EngineChannel, short_patience
 
-    return lambda: _opened(engine_channel(lease), short_patience())
+    return lambda: _opened(EngineChannel(lease), short_patience())
 
 
 def _remote_sessions(settings: SparkSettings) -> Callable[[], SparkSession]:

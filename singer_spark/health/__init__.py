@@ -1,4 +1,4 @@
-"""How pipelines are doing, judged from the records of their runs, and who is told.
+"""How pipelines are doing, judged from the records of their runs.
 
 lag          how far a watermark lies behind, how late rows were
 history      the last runs of one pipeline at one moment, and what of them is usual

@@ -21,14 +21,14 @@ USUAL = Alerts()
 
 
 class Checked(NamedTuple):
-    """A pipeline's health, and the store that keeps what others were told of it."""
+    """A pipeline's health, and the store that keeps which alerts were sent."""
 
     health: Health
     store: StateStore | None = None
 
     @property
     def alerts(self) -> Alerts:
-        """When a pipeline needs a look, and who is told."""
+        """When the pipeline needs attention, and who gets the alerts."""
         return self.health.history.alerts
 
 

@@ -42,12 +42,12 @@ class History:
 
     @property
     def is_running(self) -> bool:
-        """Tell that a run is going on."""
+        """Whether a run is going on."""
         return self.lock is not None and not self.lock.is_dead
 
     @property
     def lags(self) -> dict[str, float]:
-        """How far the streams lie behind now, by the newest runs that tell, to a success."""
+        """How far the streams lie behind, by the newest runs that say so, back to a success."""
         found: dict[str, datetime] = {}
         for run in self.runs:
             found = watermarks(run.get("bookmarks_after"), run.get("streams") or ()) | found
@@ -62,7 +62,7 @@ class History:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether the last run read everything."""
+        """Whether the last run read everything."""
         return self.last is not None and is_full(self.last)
 
     def usual(self, key: str) -> float | None:
@@ -77,17 +77,17 @@ class History:
 
 
 def is_ordinary(run: Mapping[str, Any]) -> bool:
-    """Tell a run that succeeded in the usual way."""
+    """Say whether a run succeeded in the usual way."""
     return not run.get("exit_code") and run.get("mode") not in ASIDE
 
 
 def is_full(run: Mapping[str, Any]) -> bool:
-    """Tell a run that read everything."""
+    """Say whether a run read everything."""
     return run.get("mode") == "full"
 
 
 def is_empty(run: Mapping[str, Any]) -> bool:
-    """Tell a run that changed nothing; the row at the bookmark is read again each time."""
+    """Say whether a run changed nothing; the row at the bookmark is read again each time."""
     changes = [run.get(key) for key in ("inserted", "updated", "deleted", "quarantined")]
     known = [count for count in changes if count is not None]
     return not sum(known) if known else not run.get("records")

@@ -18,7 +18,7 @@ def watermarks(bookmarks: Any, streams: Iterable[str]) -> dict[str, datetime]:
 
 
 def lag_seconds(watermark: datetime, moment: datetime) -> float:
-    """Tell how far a watermark lies behind; what lies ahead does not lag."""
+    """Measure how far a watermark lies behind; what lies ahead does not lag."""
     return round(max(0.0, (moment - watermark).total_seconds()), 3)
 
 

@@ -1,7 +1,7 @@
-"""Alerts: told once when a condition appears and once when it is over, at least.
+"""Alerts: sent once when a condition appears and once when it is over, at least.
 
-What was told is kept in the store. It is noted after the telling, so that what could not be told,
-or not be noted, is told again by the next look.
+What was sent is kept in the store. It is noted afterwards, so that what could not be sent, or not
+be noted, is sent again by the next status.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SENT = "_alerts/sent.json"  # of a store; no pipeline's name begins so
 
 
 class Notice(NamedTuple):
-    """One thing to tell."""
+    """One alert."""
 
     kind: str
     body: Mapping[str, Any]
@@ -43,7 +43,7 @@ class UnsentError(SingerSparkError):
 
 
 def send_alerts(checked: Iterable[Checked]) -> list[SingerSparkError]:
-    """Tell what is new of the pipelines that ask for it; gives what went wrong with that."""
+    """Send what is new of the pipelines that ask for it; gives what went wrong with that."""
     by_store: dict[int, list[Checked]] = defaultdict(list)
     for one in checked:
         if one.alerts.webhook or one.alerts.command:
@@ -52,7 +52,7 @@ def send_alerts(checked: Iterable[Checked]) -> list[SingerSparkError]:
 
 
 def plan_notices(one: Checked, known: Mapping[str, Mapping[str, str]]) -> Iterator[Notice]:
-    """Find what to tell of a pipeline, given the conditions that were told and are not yet over."""
+    """Plan the alerts of a pipeline, given the conditions that were sent and are not yet over."""
     health = one.health
     for finding in health.findings:
         told = known.get(finding.kind)
@@ -73,7 +73,7 @@ def _notice(pipeline: str, kind: str, word: str, reason: str) -> Notice:
 
 
 def _send_group(store: StateStore | None, group: Iterable[Checked]) -> list[SingerSparkError]:
-    """Tell of the pipelines of a store; where it cannot be read, all that is wrong, each time."""
+    """Send the alerts of a store's pipelines; where it cannot be read, all of them each time."""
     errors: list[SingerSparkError] = []
     before: dict[str, Any] = {}
     expected: str | Expect = Expect.ANYTHING
@@ -86,15 +86,15 @@ def _send_group(store: StateStore | None, group: Iterable[Checked]) -> list[Sing
             store = None
     after = {name: dict(known) for name, known in before.items()}
     for one in group:
-        errors += _tell(one, after.setdefault(one.health.pipeline, {}))
+        errors += _send_alerts_of(one, after.setdefault(one.health.pipeline, {}))
     after = {name: known for name, known in after.items() if known}
     if store and after != before:
         errors += _note(store, after, expected)
     return errors
 
 
-def _tell(one: Checked, known: dict[str, Mapping[str, str]]) -> list[SingerSparkError]:
-    """Tell of one pipeline what is new, and note what was told."""
+def _send_alerts_of(one: Checked, known: dict[str, Mapping[str, str]]) -> list[SingerSparkError]:
+    """Send what is new of one pipeline, and note what was sent."""
     errors: list[SingerSparkError] = []
     for notice in list(plan_notices(one, known)):
         try:

@@ -50,8 +50,8 @@ def _failed(history: History) -> Finding | None:
 
 
 def _counts_differ(history: History) -> Finding | None:
-    for stream, told in ((history.last or {}).get("mismatches") or {}).items():
-        return Finding("counts", Level.CRITICAL, f"{stream}: counts differ: {told}")
+    for stream, counts in ((history.last or {}).get("mismatches") or {}).items():
+        return Finding("counts", Level.CRITICAL, f"{stream}: counts differ: {counts}")
     return None
 
 
@@ -76,8 +76,8 @@ def _lags(history: History) -> Finding | None:
     if limit is None or history.lag is None or history.lag <= limit:
         return None
     stream = max(history.lags, key=lambda name: history.lags[name])
-    told, most = format_duration(history.lag), format_duration(limit)
-    return Finding("lag", Level.CRITICAL, f"{stream} lags {told} behind (limit {most})")
+    found, most = format_duration(history.lag), format_duration(limit)
+    return Finding("lag", Level.CRITICAL, f"{stream} lags {found} behind (limit {most})")
 
 
 def _dead(history: History) -> Finding | None:
@@ -101,8 +101,8 @@ def _too_long(history: History) -> Finding | None:
         seconds, what = (history.now - history.lock.since).total_seconds(), "has been running for"
     if seconds <= limit:
         return None
-    told, most = format_duration(seconds), format_duration(limit)
-    return Finding("duration", Level.WARNING, f"{what} {told} (limit {most})")
+    found, most = format_duration(seconds), format_duration(limit)
+    return Finding("duration", Level.WARNING, f"{what} {found} (limit {most})")
 
 
 def _empty(history: History) -> Finding | None:
@@ -119,14 +119,14 @@ def _spike(history: History) -> Finding | None:
 
 
 def _slow(history: History) -> Finding | None:
-    def tell(milliseconds: float) -> str:
+    def write(milliseconds: float) -> str:
         return format_duration(milliseconds / 1000)
 
-    return _beyond(history, "slow", "milliseconds", history.alerts.slow, tell)
+    return _beyond(history, "slow", "milliseconds", history.alerts.slow, write)
 
 
 def _beyond(
-    history: History, kind: str, key: str, limit: float | None, tell: Callable[[float], str]
+    history: History, kind: str, key: str, limit: float | None, write: Callable[[float], str]
 ) -> Finding | None:
     """Compare the last run with the usual one."""
     usual = history.usual(key)
@@ -135,8 +135,9 @@ def _beyond(
     value = float(history.last.get(key) or 0)
     if value <= limit * usual:
         return None
-    told = f"{tell(value)} in the last run are {value / usual:.0f} times the usual {tell(usual)}"
-    return Finding(kind, Level.WARNING, told.replace(" are ", " is ") if kind == "slow" else told)
+    verb = "is" if kind == "slow" else "are"
+    times = f"{value / usual:.0f} times the usual {write(usual)}"
+    return Finding(kind, Level.WARNING, f"{write(value)} in the last run {verb} {times}")
 
 
 def _bad_records(history: History) -> Finding | None:
@@ -145,15 +146,15 @@ def _bad_records(history: History) -> Finding | None:
     rate = (run.get("quarantined") or 0) / (run.get("records") or 1)
     if limit is None or rate <= limit:
         return None
-    told = f"{rate:.1%} of the records of the last run were set aside (limit {limit:.1%})"
-    return Finding("error_rate", Level.WARNING, told)
+    reason = f"{rate:.1%} of the records of the last run were set aside (limit {limit:.1%})"
+    return Finding("error_rate", Level.WARNING, reason)
 
 
 def _late(history: History) -> Finding | None:
     for stream, facts in ((history.last or {}).get("streams") or {}).items():
         if seconds := facts.get("suggested_lookback"):
-            told = f"{stream}: {facts.get('late')} rows were late; set its lookback to {seconds}"
-            return Finding("late", Level.WARNING, told)
+            reason = f"{stream}: {facts.get('late')} rows were late; set its lookback to {seconds}"
+            return Finding("late", Level.WARNING, reason)
     return None
 
 

@@ -26,7 +26,7 @@ WEEKDAYS = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
 
 
 def is_cron(text: str) -> bool:
-    """Tell whether a text is a schedule that both cron and systemd know."""
+    """Say whether a text is a schedule that both cron and systemd know."""
     fields = WORDS.get(text, text)
     if not FIELDS.fullmatch(fields) or "L" in _days(fields):
         return False

@@ -11,15 +11,17 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import jsonschema_rs
 import yaml
 from typing_extensions import override
 
 from singer_spark.errors import SettingsError
 from singer_spark.pipeline.cron import is_cron
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 VARIABLE = re.compile(r"\$(\$?)\{([^}]*)\}")
 
@@ -89,6 +91,8 @@ def expand(value: Any, place: str, env: Mapping[str, str], problems: list[str]) 
 
 @cache
 def _schema() -> tuple[dict[str, Any], jsonschema_rs.Draft202012Validator]:
+    import jsonschema_rs  # only who reads a pipeline file waits for it
+
     schema = json.loads(files("singer_spark.pipeline").joinpath("schema.json").read_bytes())
     formats = {
         "cron": is_cron,
@@ -135,7 +139,7 @@ def _explain(error: jsonschema_rs.ValidationError, root: dict[str, Any]) -> Iter
 
 
 def is_web_address(text: str) -> bool:
-    """Tell whether a text is a URL that can be posted to."""
+    """Say whether a text is a URL that can be posted to."""
     try:
         parts = urlsplit(text)
         port = parts.port

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from singer_spark.errors import SettingsError
+from singer_spark.figures import parse_duration
 from singer_spark.pipeline.document import expand, read_document, schema_problems
 from singer_spark.pipeline.plugins import OUR_TARGET, Plugin
 from singer_spark.secrets import keep_secret
-from singer_spark.text import parse_duration
 
 STATE_FOLDER = ".singer-spark/state"
 STALL_SECONDS = 30 * 60

@@ -54,7 +54,7 @@ def find_pipelines(arguments: Collection[str], working_folder: Path) -> list[Pat
 
 
 def is_pattern(argument: str) -> bool:
-    """Tell a pattern from a name."""
+    """Say whether an argument is a pattern, and no name."""
     return bool(PATTERN_SIGNS & set(argument))
 
 
@@ -69,7 +69,7 @@ def refuse_twins(paths: Iterable[Path], working_folder: Path) -> None:
 
 
 def find_twins(working_folder: Path) -> dict[Path, str]:
-    """Find the files in `pipelines/` whose pipelines have one name, and tell so of each."""
+    """Find the files in `pipelines/` whose pipelines have one name, with the problem of each."""
     return _find_twins(list_pipeline_files(working_folder), working_folder)
 
 
@@ -80,8 +80,8 @@ def _find_twins(paths: Iterable[Path], working_folder: Path) -> dict[Path, str]:
     problems: dict[Path, str] = {}
     here = working_folder.resolve()
     for files in by_name.values():
-        told = [file.relative_to(here) if file.is_relative_to(here) else file for file in files]
-        named = " and ".join(map(str, told))
+        shown = [file.relative_to(here) if file.is_relative_to(here) else file for file in files]
+        named = " and ".join(map(str, shown))
         problem = f"name: {named} have the same name; give each one of its own"
         problems |= {file: problem for file in files if len(files) > 1}
     return problems

@@ -17,6 +17,8 @@ from pathlib import Path, PurePath
 from tempfile import TemporaryFile
 from typing import Any
 
+from singer_spark.names import merged_options
+
 OUR_TAP, OUR_TARGET = "tap-spark-source", "target-spark-delta"
 ABOUT_SECONDS = 20.0
 
@@ -44,6 +46,22 @@ class Plugin:
         path = self.path
         name = plugin_name(path) if path else PurePath(self.command).name
         return name in (OUR_TAP, OUR_TARGET)
+
+    @property
+    def stream_maps(self) -> Mapping[str, Any]:
+        """What renames, copies, filters or changes streams on their way."""
+        maps = self.config.get("stream_maps")
+        return maps if isinstance(maps, Mapping) else {}
+
+    def options_of(self, stream: str) -> dict[str, Any]:
+        """Gather the stream_options of a stream."""
+        options = self.config.get("stream_options")
+        return merged_options(stream, options if isinstance(options, Mapping) else None)
+
+    def setting(self, name: str, stream: str) -> Any:
+        """Look up a setting: that of the stream, else that of all."""
+        own = self.options_of(stream).get(name)
+        return self.config.get(name) if own is None else own
 
     def with_config(self, **config: Any) -> Plugin:
         """Return the plugin with more settings, or others."""

@@ -121,8 +121,8 @@ def _advice(url: object, options: object, setting: str) -> str | None:
     mode = _mode(found["rest"], options)
     if all(_LOCAL.fullmatch(host) for host in hosts) or mode == _SURE:
         return None
-    told = f"sslmode {mode} does" if mode else "without sslmode the connection does"
-    return f"{told} not prove who the server is; set sslmode={_SURE} in {setting}"
+    what = f"sslmode {mode} does" if mode else "without sslmode the connection does"
+    return f"{what} not prove who the server is; set sslmode={_SURE} in {setting}"
 
 
 def _mode(rest: str, options: object) -> str | None:

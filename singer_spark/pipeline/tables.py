@@ -48,7 +48,7 @@ def place_of(folder: str, conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def s3_options(conf: Mapping[str, str]) -> dict[str, str]:
-    """Take over where Spark is told that S3 is."""
+    """Take over from Spark's configuration where S3 is."""
     endpoint = conf.get("spark.hadoop.fs.s3a.endpoint", "")
     if endpoint and "://" not in endpoint:
         secure = conf.get("spark.hadoop.fs.s3a.connection.ssl.enabled", "true") != "false"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from singer_spark.assignment import PIPELINE, RUN_FILE, RUN_ID, STATE_URL, STREAMS, Assignment
 from singer_spark.errors import ProtocolError, SettingsError
@@ -51,7 +51,7 @@ class Job:
 
     @property
     def env(self) -> dict[str, str]:
-        """Tell tap and target whom they work for."""
+        """The environment, from which tap and target learn whom they work for."""
         names = {
             PIPELINE: self.pipeline.name,
             RUN_ID: self.run_id,
@@ -75,42 +75,35 @@ class Job:
 
     @property
     def report_file(self) -> Path:
-        """Where tap and target tell facts."""
+        """Where tap and target write what they report."""
         return self.folder / "report.jsonl"
 
 
-class Commands(NamedTuple):
-    """Both sides of a run."""
-
-    tap: Command
-    target: Command
-
-
 def find_command(key: str, plugin: Plugin) -> Command:
-    """Find a command."""
+    """Find a plugin's command, and give it its settings."""
     path = plugin.path
     if path is None:
         raise SettingsError(
             f"{key}: there is no command {plugin.command}; install it (pip install "
             f"{Path(plugin.command).name}) or put its folder on PATH"
         )
-    return Command(Path(plugin.command).name, (str(path),))
+    return Command(Path(plugin.command).name, (str(path),)).given("--config", plugin.config)
 
 
-def find_commands(pipeline: Pipeline) -> Commands:
-    """Find the commands of both sides."""
-    return Commands(
-        find_command("source.tap", pipeline.tap),
-        find_command("destination.target", pipeline.target),
-    )
+def find_tap(pipeline: Pipeline) -> Command:
+    """Find the command that reads."""
+    return find_command("source.tap", pipeline.tap)
 
 
-def transfer_all(job: Job, transfer: Transfer, commands: Commands, start: Start) -> None:
-    """Give both commands their settings, then join them."""
+def find_target(pipeline: Pipeline) -> Command:
+    """Find the command that loads."""
+    return find_command("destination.target", pipeline.target)
+
+
+def transfer_all(job: Job, transfer: Transfer, start: Start) -> None:
+    """Give both commands what they need for this run, then join them."""
     pipeline = with_transport(start.pipeline, job.folder / "batches")
-    tap = commands.tap.given("--config", pipeline.tap.config)
-    target = commands.target.given("--config", pipeline.target.config)
-    env = job.env
+    tap, target, env = find_tap(pipeline), find_target(pipeline), job.env
     if pipeline.streams and pipeline.tap.is_ours:
         env[STREAMS] = json.dumps(pipeline.streams)
     elif pipeline.streams:

@@ -1,4 +1,4 @@
-"""How a run begins after others that failed, where nothing tells their rows from those to come."""
+"""How a run begins after others that failed, where their rows look like those to come."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from singer_spark.assignment import EVERY_STREAM, Assignment, Attempt, is_same_source
 from singer_spark.errors import SingerSparkError, StateError
-from singer_spark.names import merged_options
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.plugins import Plugin
 from singer_spark.pipeline.tables import find_tables
@@ -29,7 +28,7 @@ _UNMAPPED = object()
 
 
 def go_on_after(start: Start, kept: KeptState, say: Callable[[str], None]) -> Start:
-    """Begin streams whose rows nothing tells apart where the failed runs before this one stopped.
+    """Begin streams without a key where the failed runs before this one stopped.
 
     Only for our own tap and target. A stream that is replaced, or read in a range, says for itself
     where it begins; one that is appended to whatever the table has goes on with what had begun.
@@ -64,9 +63,9 @@ def go_on_after(start: Start, kept: KeptState, say: Callable[[str], None]) -> St
 
 def _too_many(pipeline: Pipeline, count: int) -> StateError:
     return StateError(
-        f"{count} runs have failed since the state was stored, and rows of one more could not be "
-        f"told; take over what the tables have: singer-spark state recover {pipeline.name}, or "
-        f"give the state: singer-spark state set {pipeline.name} FILE"
+        f"{count} runs have failed since the state was stored, and the rows of one more could not "
+        f"be recognised; take the state from the tables: singer-spark state recover "
+        f"{pipeline.name}, or give it: singer-spark state set {pipeline.name} FILE"
     )
 
 
@@ -133,8 +132,8 @@ def _goes_on(start: Start, stream: str, reached: Reached, known: Known, kept: Ke
         )
     if reached.has_lost_rows:
         raise StateError(
-            f"{stream}: run {reached.run_id}, which failed, left a commit that lacks rows, and "
-            f"nothing tells those that are there from those to come; {anew}"
+            f"{stream}: run {reached.run_id}, which failed, left a commit that lacks rows, and the "
+            f"rows that are there cannot be recognised when they come again; {anew}"
         )
     if not is_same and not reached.replaces:
         raise StateError(
@@ -186,8 +185,7 @@ def _appended(pipeline: Pipeline, stream: str, reached: Reached) -> tuple[str, .
 def _is_limited(pipeline: Pipeline, stream: str) -> bool:
     """Say whether our tap never reads all rows of a stream, so that they replace none."""
     config = pipeline.tap.config
-    given = config.get("stream_options")
-    options = merged_options(stream, given if isinstance(given, Mapping) else None)
+    options = pipeline.tap.options_of(stream)
     is_part = any(options.get(name) for name in ("where", "sample")) or config.get("max_rows")
     return bool(is_part) or str(config.get("source_url")).startswith("kafka:")
 
@@ -201,7 +199,7 @@ def _tables_of(belongs: Mapping[str, Any], stream: str) -> Collection[str]:
 def _width(pipeline: Pipeline, stream: str) -> int:
     """Count the tables that stream_maps make of a stream."""
     copies, itself = 0, 1
-    for maps in map(_maps, (pipeline.tap, pipeline.target)):
+    for maps in (pipeline.tap.stream_maps, pipeline.target.stream_maps):
         for one in maps.values():
             if isinstance(one, Mapping) and "__source__" in one:
                 copies += fnmatchcase(stream, str(one["__source__"]))
@@ -209,11 +207,6 @@ def _width(pipeline: Pipeline, stream: str) -> int:
         if (maps.get("__else__", _UNMAPPED) if own is _UNMAPPED else own) in (None, "__NULL__"):
             itself = 0
     return max(1, copies + itself)
-
-
-def _maps(side: Plugin) -> Mapping[str, Any]:
-    maps = side.config.get("stream_maps")
-    return maps if isinstance(maps, Mapping) else {}
 
 
 def _released(kept: KeptState, stream: str) -> Any:
@@ -225,6 +218,4 @@ def _released(kept: KeptState, stream: str) -> Any:
 
 def _appends_by_name(target: Plugin, table: str) -> bool:
     """Say whether a stream is appended because someone chose that."""
-    given = target.config.get("stream_options")
-    options = merged_options(table, given if isinstance(given, Mapping) else None)
-    return (options.get("load_method") or target.config.get("load_method")) == APPEND_ONLY
+    return bool(target.setting("load_method", table) == APPEND_ONLY)

@@ -21,7 +21,7 @@ class Identities(NamedTuple):
     """What tap and target have reported of themselves.
 
     `claimed` are the streams whose tables were claimed, `reached` the bookmarks of those whose
-    tables have rows of a failed run, which the runner did not know. `has_written` tells that our
+    tables have rows of a failed run, which the runner did not know. `has_written` says that our
     target has begun to commit rows, `is_outnumbered` that a table has higher numbers than the run.
     """
 

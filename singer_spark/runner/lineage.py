@@ -1,4 +1,4 @@
-"""OpenLineage: a run's start and end told to those who keep a map of data, where asked for.
+"""OpenLineage: events of a run's start and end, for those who keep a map of data.
 
 Told by `openlineage` of the pipeline file (a URL, or a file that gets one line per event), else by
 OPENLINEAGE_URL and its companions, as every OpenLineage client knows them. What cannot be told is
@@ -21,7 +21,7 @@ from singer_spark.names import table_name
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.source_url import take_login
 from singer_spark.post import UnpostedError, post_json
-from singer_spark.runner.process import tell_error
+from singer_spark.runner.process import print_error
 from singer_spark.runner.record import RunRecord
 
 PRODUCER = f"urn:singer-spark:{__version__}"
@@ -29,8 +29,8 @@ SPEC = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 FACETS = "https://openlineage.io/spec/facets/1-0-0"
 
 
-def tell_lineage(kind: str, pipeline: Pipeline, record: RunRecord) -> None:
-    """Tell an event: START, COMPLETE or FAIL."""
+def send_lineage(kind: str, pipeline: Pipeline, record: RunRecord) -> None:
+    """Send an event: START, COMPLETE or FAIL."""
     place = pipeline.openlineage or _from_environment()
     if not place:
         return
@@ -42,7 +42,7 @@ def tell_lineage(kind: str, pipeline: Pipeline, record: RunRecord) -> None:
             with Path(place).open("ab") as file:
                 file.write(message + b"\n")
     except (UnpostedError, OSError) as error:
-        tell_error(
+        print_error(
             f"Warning: the OpenLineage event {kind} was not taken ({error}); see openlineage"
         )
 

@@ -11,7 +11,6 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from singer_spark.assignment import EVERY_STREAM, REPLACING
-from singer_spark.names import merged_options
 from singer_spark.pipeline import Pipeline
 from singer_spark.protocol import CHANGES_ONLY, RANGE, Scope, scope_of
 
@@ -30,7 +29,7 @@ class Loading:
         keys: The columns that rows are merged by.
         bookmark: The replication key.
         scope: Which rows are read; None where the tap does not say.
-        load_method: As the target is told; None where the target is not ours.
+        load_method: As the target's settings say; None where it is not ours.
         range_column: What delete-insert replaces by.
     """
 
@@ -100,15 +99,15 @@ class Loading:
             f"or load_method {APPEND}"  # fmt: skip
 
 
-def loading_of_plan(pipeline: Pipeline, told: Mapping[str, Any]) -> Loading:
+def loading_of_plan(pipeline: Pipeline, plan: Mapping[str, Any]) -> Loading:
     """Read how a stream is loaded off what our tap answers to --plan."""
     return _loading(
         pipeline,
-        str(told.get("stream")),
-        method=told.get("method"),
-        keys=told.get("key_properties") or (),
-        bookmark=told.get("key") if told.get("method") == INCREMENTAL else None,
-        scope=scope_of({"singer_spark": {"read": told.get("read")}}),
+        str(plan.get("stream")),
+        method=plan.get("method"),
+        keys=plan.get("key_properties") or (),
+        bookmark=plan.get("key") if plan.get("method") == INCREMENTAL else None,
+        scope=scope_of({"singer_spark": {"read": plan.get("read")}}),
     )
 
 
@@ -159,37 +158,34 @@ def copied_by(pipeline: Pipeline) -> list[str]:
 
 
 def _maps(pipeline: Pipeline) -> list[Any]:
-    given = [side.config.get("stream_maps") for side in (pipeline.tap, pipeline.target)]
-    return [one for maps in given if isinstance(maps, Mapping) for one in maps.values()]
+    return [*pipeline.tap.stream_maps.values(), *pipeline.target.stream_maps.values()]
 
 
 def _followed(pipeline: Pipeline, schema: Mapping[str, Any], scope: Scope | None) -> str | None:
-    """Tell a stream of changes, whose first read is whole too, from one that is read in full."""
+    """Tell apart a stream of changes, whose first read is whole too, and one read in full."""
     if scope is None:
         return None
     config = pipeline.tap.config
-    options = merged_options(str(schema.get("stream")), config.get("stream_options"))
+    options = pipeline.tap.options_of(str(schema.get("stream")))
     method = options.get("replication_method") or config.get("default_replication_method")
     follows = scope.why == CHANGES_ONLY or options.get("new_files") or method == LOG_BASED
     return LOG_BASED if follows else FULL_TABLE
 
 
 def _loading(pipeline: Pipeline, stream: str, *, keys: Sequence[str], **read: Any) -> Loading:
-    config = pipeline.target.config
     if not pipeline.target.is_ours:
         return Loading(keys=tuple(keys), **read)
-    given = config.get("stream_options")
-    options = merged_options(stream, given if isinstance(given, Mapping) else None)
+    options = pipeline.target.options_of(stream)
     return Loading(
         keys=tuple(keys if options.get("key_properties") is None else options["key_properties"]),
-        load_method=options.get("load_method") or config.get("load_method") or UPSERT,
+        load_method=pipeline.target.setting("load_method", stream) or UPSERT,
         range_column=options.get("range_column"),
         **read,
     )
 
 
 def may_read(pipeline: Pipeline, stream: str) -> bool:
-    """Say whether a run of our tap reads a stream, as far as the settings tell."""
+    """Say whether a run of our tap reads a stream, as far as its settings say."""
     config, selected = pipeline.tap.config, pipeline.streams
     if selected and not _is_chosen(stream, selected):
         return False

@@ -12,7 +12,7 @@ from typing import Protocol, final
 
 import click
 
-from singer_spark.runner.streams import Facts, StreamFacts, Tally
+from singer_spark.runner.streams import Reports, StreamCounts, Tally
 from singer_spark.runner.supervisor import Children
 
 PROC = Path("/proc")
@@ -25,7 +25,7 @@ def peak_bytes(sessions: Iterable[int]) -> dict[int, int]:
     wanted = set(sessions)
     peaks: dict[int, int] = defaultdict(int)
     for entry in PROC.glob("[0-9]*") if wanted and PROC.is_dir() else ():
-        # A process may end while it is looked at.
+        # A process may end meanwhile.
         with suppress(OSError, ValueError, IndexError):
             fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
             session = int(fields[SESSION])
@@ -45,7 +45,7 @@ class Display(Protocol):
     def say(self, line: str) -> None:
         """Show a line that stays."""
 
-    def show(self, streams: Mapping[str, StreamFacts]) -> None:
+    def show(self, streams: Mapping[str, StreamCounts]) -> None:
         """Show how far the streams are."""
 
 
@@ -59,12 +59,12 @@ class PlainDisplay:
         self._told: dict[str, int] = {}
 
     def begin(self, pipeline: str) -> None:
-        """Tell that a run begins."""
+        """Print that a run begins."""
         self._told.clear()
         self.say(f"Running: {pipeline}")
 
-    def show(self, streams: Mapping[str, StreamFacts]) -> None:
-        """Tell the streams that moved."""
+    def show(self, streams: Mapping[str, StreamCounts]) -> None:
+        """Print the streams that moved."""
         for name, facts in streams.items():
             if facts.rows != self._told.get(name, 0):
                 self.say(f"{name}: {facts.rows} records...")
@@ -72,7 +72,7 @@ class PlainDisplay:
 
 
 TICK_SECONDS = 1.0
-SAMPLE_SECONDS = 5.0  # between two looks at memory, which is told as a peak anyway
+SAMPLE_SECONDS = 5.0  # between two measurements of memory, of which the peak is kept
 
 
 class Meter:
@@ -83,8 +83,8 @@ class Meter:
         self._message_bytes = 0
         self.extract_milliseconds: int | None = None
         self.peak_bytes: dict[str, int] = {}  # by command
-        self.streams: Mapping[str, StreamFacts] = {}
-        self.facts = Facts(report_file)
+        self.streams: Mapping[str, StreamCounts] = {}
+        self.facts = Reports(report_file)
         self._display = display
         self._shown = self._begun = time.monotonic()
         self._sampled = float("-inf")
@@ -114,7 +114,7 @@ class Meter:
         self.extract_milliseconds = round((time.monotonic() - self._begun) * 1000)
 
     def tick(self, children: Children) -> None:
-        """Look at everything once, and show it when it is time to."""
+        """Measure everything once, and show it when it is time to."""
         now = time.monotonic()
         if now - self._sampled >= SAMPLE_SECONDS:
             self._sampled = now
@@ -128,13 +128,13 @@ class Meter:
             name = by_session[session].name
             self.peak_bytes[name] = max(peak, self.peak_bytes.get(name, 0))
 
-    def look(self) -> None:
-        """Take in what was told and counted until now."""
+    def refresh(self) -> None:
+        """Take in what was reported and counted until now."""
         self.facts.refresh()
         self.streams = self.facts.by_stream(self.tally)
 
     def show(self) -> None:
         """Show how far the streams are."""
         self._shown = time.monotonic()
-        self.look()
+        self.refresh()
         self._display.show(self.streams)

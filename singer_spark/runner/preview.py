@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import IO, Any
 
@@ -23,7 +24,8 @@ from singer_spark.runner.commands import (
     ask_tap,
     catalog_of,
     chosen_ids,
-    find_command,
+    find_tap,
+    find_target,
     key_properties,
     open_folder,
     stream_ids,
@@ -94,17 +96,13 @@ class Samples:
 
 def sample_source(pipeline: Pipeline) -> Samples:
     """Discover the source and read one row per stream; None where none came in time."""
-    tap = find_command("source.tap", pipeline.tap)
-    config = dict(pipeline.tap.config)
-    if pipeline.tap.is_ours:
-        config["max_rows"] = 1
-    with workshop(pipeline, LIMIT_SECONDS) as (job, children):
-        told = tap.given("--config", config)
-        catalog = catalog_of(job, children, told)
+    limited = pipeline.tap.with_config(max_rows=1) if pipeline.tap.is_ours else pipeline.tap
+    tap = find_tap(replace(pipeline, tap=limited))
+    with open_trial(pipeline, LIMIT_SECONDS) as (job, children):
+        catalog = catalog_of(job, children, tap)
         samples = Samples(chosen_ids(catalog, pipeline.streams))
-        told = told.given("--catalog", catalog)
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
-        child = children.start(told, env=job.env, **pipes)
+        child = children.start(tap.given("--catalog", catalog), env=job.env, **pipes)
         children.watch(child)
         child.read_with(samples.read, child.process.stdout)
         until = time.monotonic() + SAMPLE_SECONDS
@@ -120,16 +118,15 @@ def sample_source(pipeline: Pipeline) -> Samples:
 
 def start_target(pipeline: Pipeline) -> None:
     """Start the target with nothing to load; it must end in peace."""
-    target = find_command("destination.target", pipeline.target)
-    with workshop(pipeline, LIMIT_SECONDS) as (job, children):
-        told = target.given("--config", pipeline.target.config)
+    target = find_target(pipeline)
+    with open_trial(pipeline, LIMIT_SECONDS) as (job, children):
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        child = children.start(told, env=job.env, **pipes)
+        child = children.start(target, env=job.env, **pipes)
         children.await_success(child, "the end")
 
 
 @contextmanager
-def workshop(pipeline: Pipeline, limit: float | None = None) -> Iterator[tuple[Job, Children]]:
+def open_trial(pipeline: Pipeline, limit: float | None = None) -> Iterator[tuple[Job, Children]]:
     """Open a private folder, with children that end before it goes, in a limit at the latest."""
     timeout = min(pipeline.timeout or math.inf, limit or math.inf)
     events: Events = SimpleQueue()
@@ -152,20 +149,19 @@ def preview_run(
     )
     kept.read()
     start = choose_start(pipeline, kept, options, say)
-    tap = find_command("source.tap", start.pipeline.tap)
-    with workshop(start.pipeline) as (job, children):
-        told = tap.given("--config", start.pipeline.tap.config)
+    tap = find_tap(start.pipeline)
+    with open_trial(start.pipeline) as (job, children):
         if pipeline.tap.is_ours:
-            streams = _from_tap(job, children, told, start)
+            streams = _from_tap(job, children, tap, start)
         else:
-            streams = _from_catalog(catalog_of(job, children, told), start.state)
+            streams = _from_catalog(catalog_of(job, children, tap), start.state)
     return [_with_loading(start.pipeline, one) for one in streams]
 
 
-def _with_loading(pipeline: Pipeline, told: dict[str, Any]) -> dict[str, Any]:
-    loading = loading_of_plan(pipeline, told)
+def _with_loading(pipeline: Pipeline, plan: dict[str, Any]) -> dict[str, Any]:
+    loading = loading_of_plan(pipeline, plan)
     method = {"load_method": loading.load_method, "key_properties": list(loading.keys)}
-    return {**told, **method, "summary": loading.summary, "verdict": loading.verdict}
+    return {**plan, **method, "summary": loading.summary, "verdict": loading.verdict}
 
 
 def _from_tap(job: Job, children: Children, tap: Command, start: Start) -> list[dict[str, Any]]:

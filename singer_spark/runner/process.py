@@ -44,7 +44,7 @@ class Command:
         return replace(self, values=(*self.values, (option, value)))
 
 
-class Handover(NamedTuple):
+class Launch(NamedTuple):
     """What starts a command: its arguments, and the open files that these name."""
 
     argv: tuple[str, ...]
@@ -52,7 +52,7 @@ class Handover(NamedTuple):
 
 
 @contextmanager
-def handed_over(command: Command) -> Iterator[Handover]:
+def pass_values(command: Command) -> Iterator[Launch]:
     """Write a command's values into files without a name, open until its process has started."""
     with ExitStack() as files:
         argv, descriptors = command.argv, []
@@ -66,7 +66,7 @@ def handed_over(command: Command) -> Iterator[Handover]:
             files.callback(os.close, descriptor)
             descriptors.append(descriptor)
             argv = (*argv, option, f"/dev/fd/{descriptor}")
-        yield Handover(argv, tuple(descriptors))
+        yield Launch(argv, tuple(descriptors))
 
 
 LOG_BLOCK = 64 * 2**10  # bytes; a longer log line is printed in pieces
@@ -127,7 +127,7 @@ class Child:
         for reader in self._readers:
             reader.join(max(0.0, until - time.monotonic()))
 
-    def bury(self) -> None:
+    def reap(self) -> None:
         """Kill what is left of the group, read the rest, and only then give its number back."""
         self.send(signal.SIGKILL)
         self.exited.wait()
@@ -140,7 +140,7 @@ class Child:
 
     @property
     def reason(self) -> str:
-        """The line of the log that tells why it failed: its last error, else its last line."""
+        """The line of the log that says why it failed: its last error, else its last line."""
         text = ESCAPES.sub("", self._log_end.decode(errors="replace"))
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith("Error: ")]
@@ -173,10 +173,10 @@ def relay_log(name: str, source: IO[bytes]) -> Iterator[bytes]:
 
 def _print_log(text: bytes) -> None:
     with _PRINTING:
-        tell_error(text.decode(errors="replace"))
+        print_error(text.decode(errors="replace"))
 
 
-def tell_error(text: str) -> None:
+def print_error(text: str) -> None:
     """Write to standard error as it is now: a live display stands in for it and keeps order."""
     # One that is closed must not stop the run, nor the reading of logs: the child would hang.
     if sys.stderr is not None:

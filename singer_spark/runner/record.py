@@ -11,20 +11,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
 from singer_spark import __version__
 from singer_spark.health.lag import lag_seconds, suggest_lookback, watermarks, worst_lateness
-from singer_spark.names import merged_options
 from singer_spark.pipeline import Pipeline
-from singer_spark.runner.streams import StreamFacts, find_mismatches
+from singer_spark.runner.streams import StreamCounts, find_mismatches
 from singer_spark.runner.supervisor import ChildError
 from singer_spark.state.holder import Holder
 from singer_spark.text import one_line
 
-EXIT_KILLED = 137  # what a shell tells of SIGKILL
+EXIT_KILLED = 137  # as a shell reports SIGKILL
 ERROR_KEPT = 500  # characters
 TOTALS = (
     "loaded",
@@ -47,7 +46,7 @@ class RunRecord:
     mode: str | None = None
     state_before: Mapping[str, Any] = field(default_factory=dict)
     state_after: Mapping[str, Any] = field(default_factory=dict)
-    streams: Mapping[str, StreamFacts] = field(default_factory=dict)
+    streams: Mapping[str, StreamCounts] = field(default_factory=dict)
     suggested_lookback: Mapping[str, int] = field(default_factory=dict)
     moved_bytes: int = 0
     extract_milliseconds: int | None = None
@@ -73,7 +72,7 @@ class RunRecord:
         return find_mismatches(self.streams) if self.compares and not self.exit_code else {}
 
     def close(self, error: BaseException | None = None) -> None:
-        """Note how and when the run ended; of an unplanned error only the kind is safe to tell."""
+        """Note how and when the run ended; of an unplanned error only the kind is no secret."""
         self.milliseconds = round((time.monotonic() - self._begun) * 1000)
         if isinstance(error, click.ClickException):
             told = error.record if isinstance(error, ChildError) else error.format_message()
@@ -83,7 +82,7 @@ class RunRecord:
 
     @classmethod
     def of_dead(cls, pipeline: str, holder: Holder, state: Mapping[str, Any]) -> RunRecord:
-        """Tell of a run that could not tell of its own end, from the lock that it left."""
+        """Describe a run that died before it could do so, from the lock that it left."""
         started, seen = map(datetime.fromisoformat, (holder.started_at, holder.heartbeat_at))
         return cls(
             pipeline=pipeline,
@@ -98,7 +97,7 @@ class RunRecord:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the record as plain JSON values; None is what nobody told."""
+        """Give the record as plain JSON values; None is what nobody reported."""
         finished_at = self.started_at + timedelta(milliseconds=self.milliseconds)
         bookmarks = _bookmarks(self.state_after)
         lags = {
@@ -141,7 +140,7 @@ class RunRecord:
         }
 
 
-def _total(streams: Mapping[str, StreamFacts], name: str) -> int | None:
+def _total(streams: Mapping[str, StreamCounts], name: str) -> int | None:
     known = [getattr(facts, name) for facts in streams.values()]
     return sum(told) if (told := [count for count in known if count is not None]) else None
 
@@ -151,40 +150,24 @@ def _bookmarks(state: Mapping[str, Any]) -> Any:
     return state.get("bookmarks", state)
 
 
-class History(Protocol):
-    """What earlier runs left."""
-
-    def history(self) -> Sequence[Mapping[str, Any]]:
-        """The records of the last runs."""
-
-
-def suggest_lookbacks(pipeline: Pipeline, record: RunRecord, book: History) -> dict[str, int]:
+def suggest_lookbacks(
+    pipeline: Pipeline, record: RunRecord, history: Callable[[], Sequence[Mapping[str, Any]]]
+) -> dict[str, int]:
     """Suggest a lookback for the streams whose rows were late, from this run and those before."""
     late = {name: facts.late_seconds or 0 for name, facts in record.streams.items() if facts.late}
-    if not late:
-        return {}
-    runs = book.history()
-    suggested = {
-        stream: suggest_lookback(
-            max(seconds, worst_lateness(runs, stream)), configured_lookback(pipeline, stream)
-        )
-        for stream, seconds in late.items()
-    }
-    return {stream: seconds for stream, seconds in suggested.items() if seconds}
-
-
-def configured_lookback(pipeline: Pipeline, stream: str) -> float:
-    """Look up how far the tap reads back for a stream."""
-    config = pipeline.tap.config
-    options = config.get("stream_options")
-    merged = merged_options(stream, options if isinstance(options, Mapping) else None)
-    given = merged.get("lookback")
-    value = config.get("lookback") if given is None else given
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    runs = history() if late else ()
+    suggested: dict[str, int] = {}
+    for stream, seconds in late.items():
+        worst = max(seconds, worst_lateness(runs, stream))
+        lookback = pipeline.tap.setting("lookback", stream)
+        known = float(lookback) if isinstance(lookback, (int, float)) else 0.0
+        if better := suggest_lookback(worst, known):
+            suggested[stream] = better
+    return suggested
 
 
 def warnings_of(record: RunRecord) -> Iterator[str]:
-    """Put what needs a look into words."""
+    """List what the operator should look into although the run succeeded."""
     if not record.streams:
         yield (
             "the tap sent no stream at all; see what it offers with singer-spark check. A tap "

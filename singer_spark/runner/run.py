@@ -18,11 +18,11 @@ from singer_spark.errors import SettingsError
 from singer_spark.pipeline import Pipeline
 from singer_spark.pipeline.plugins import version_of
 from singer_spark.protocol import is_unfinished
-from singer_spark.runner.commands import Job, find_commands, open_folder, transfer_all
-from singer_spark.runner.lineage import tell_lineage
+from singer_spark.runner.commands import Job, find_tap, find_target, open_folder, transfer_all
+from singer_spark.runner.lineage import send_lineage
 from singer_spark.runner.loading import copied_by, has_maps, loads_of
 from singer_spark.runner.meter import Display, Meter, PlainDisplay
-from singer_spark.runner.process import tell_error
+from singer_spark.runner.process import print_error
 from singer_spark.runner.record import RunRecord, suggest_lookbacks, warnings_of
 from singer_spark.runner.run_state import RunState, StateFiles, StateInFiles
 from singer_spark.runner.sharing import engine_of_run, with_common_jars
@@ -58,7 +58,7 @@ def run_pipeline(
     display: Display | None = None,
     on_failure: Callable[[RunResult], None] | None = None,
 ) -> RunResult:
-    """Run a pipeline once; what a run did that failed is told to `on_failure`."""
+    """Run a pipeline once; `on_failure` gets the result of a run that failed."""
     options, display = options or RunOptions(), display or PlainDisplay()
     options.check()
     display.begin(pipeline.name)
@@ -83,28 +83,28 @@ def run_pipeline(
             kept.read()
             start = choose_start(pipeline, kept, options, display.say)
             record.mode = start.mode
-            tell_lineage("START", pipeline, record)
+            send_lineage("START", pipeline, record)
             job = replace(job, assignment=_assignment(kept, start))
             if pipeline.tap.is_ours:
                 transfer.on_source = kept.note_source
             _move(job, record, transfer, start)
             _refuse_unread(start, record)
-            record.suggested_lookback = suggest_lookbacks(pipeline, record, kept)
+            record.suggested_lookback = suggest_lookbacks(pipeline, record, kept.history)
             reached = transfer.last_state if advances else None
             after = kept.finish(reached, transfer.meter.facts.found)
             if transfer.ended_with_empty_state and after:
-                tell_error(EMPTY_STATE)
+                print_error(EMPTY_STATE)
         except Exception as error:
             record.close(error)
             reached = transfer.last_state if advances else None
             kept.fail(reached, transfer.meter.facts.found)
-            tell_lineage("FAIL", pipeline, record)
+            send_lineage("FAIL", pipeline, record)
             if on_failure:
                 on_failure(_result(record, record.state_after))
             raise
-    tell_lineage("COMPLETE", pipeline, record)
+    send_lineage("COMPLETE", pipeline, record)
     for warning in warnings_of(record):
-        tell_error(f"Warning: {warning}")
+        print_error(f"Warning: {warning}")
     return _result(record, after)
 
 
@@ -147,17 +147,17 @@ def _new_record(pipeline: Pipeline) -> RunRecord:
 def _move(job: Job, record: RunRecord, transfer: Transfer, start: Start) -> None:
     """Join tap and target, and note what passed even where they fail."""
     start = start._replace(pipeline=with_common_jars(start.pipeline))
-    commands = find_commands(start.pipeline)
+    # First, because nothing need be started where one is missing.
+    sides = {"tap": find_tap(start.pipeline), "target": find_target(start.pipeline)}
     meter = transfer.meter
     try:
         with engine_of_run(start.pipeline, job.run_id) as engine, transfer.children:
-            transfer_all(replace(job, engine=engine), transfer, commands, start)
+            transfer_all(replace(job, engine=engine), transfer, start)
     finally:
-        meter.look()
+        meter.refresh()
         record.streams = meter.streams
         record.moved_bytes = meter.moved_bytes
         record.extract_milliseconds = meter.extract_milliseconds
-        sides = {"tap": commands.tap, "target": commands.target}
         record.peak_bytes = {side: meter.peak_bytes.get(c.name) for side, c in sides.items()}
         record.versions = {side: version_of(Path(c.argv[0])) for side, c in sides.items()}
 
@@ -185,7 +185,7 @@ def run_until_complete(
 
 
 def is_left(record: Mapping[str, Any], limit: int | None) -> bool:
-    """Tell from a run's record whether another run would find more.
+    """Say whether another run would find more, judged by the record of this one.
 
     A run that moved no bookmark has come to the end. A comparison is always complete, and its new
     version says nothing. With a known limit so has one in which no
@@ -199,7 +199,7 @@ def is_left(record: Mapping[str, Any], limit: int | None) -> bool:
     }
     if limit is None or any(is_unfinished(after[stream]) for stream in moved):
         return bool(moved)
-    # Our own tap tells; of others the records are counted, which may be fewer than they have read.
+    # Our own tap reports it; of others records are counted, which may be fewer than were read.
     reached = {
         name
         for name, facts in record["streams"].items()

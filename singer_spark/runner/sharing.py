@@ -107,7 +107,7 @@ def _urls(pipeline: Pipeline) -> list[str]:
 
 
 def with_transport(pipeline: Pipeline, folder: Path) -> Pipeline:
-    """Tell both sides to use files in a folder, where the pipeline asks for them or gains by them.
+    """Let both sides use files in a folder, where the pipeline asks for them or gains by them.
 
     A tap that has a `batch_config` of its own keeps it, and the target what it finds there. Our
     target reads files of the place that is chosen, and of those that its settings name; none at

@@ -88,7 +88,7 @@ class Start(NamedTuple):
 
     @property
     def is_asked(self) -> bool:
-        """Tell that it begins elsewhere than the stored state because someone asked for it."""
+        """Whether it begins elsewhere than at the stored state because someone asked for it."""
         return self.mode in ("full", "refresh") and self.run.mode == self.mode
 
     @property
@@ -159,8 +159,10 @@ def _resume(
     say(f"Resuming{names.get(failed.mode, '')} (from the checkpoint of the failed run)")
     done = bookmarked(failed.state)
     if failed.reload and done:
-        say(f"Rows of {', '.join(sorted(done))} that are gone at the source stay: only a read from")
-        say("start to end can tell them; for that run --refresh")
+        say(
+            f"Rows of {', '.join(sorted(done))} that were deleted at the source stay in the tables;"
+        )
+        say("to remove them, read the stream from start to end with --refresh")
     reload = failed.reload - done
     if EVERY_STREAM in reload and done:
         # What it has loaded goes on from its bookmark, as everything does that is not reloaded.
@@ -239,7 +241,7 @@ def without_bookmarks(
 
 
 def _with_window(pipeline: Pipeline, window: Window) -> Pipeline:
-    """Tell the range to our own tap; there is no word for it that every tap understands."""
+    """Give the range to our own tap; there is no setting for it that every tap understands."""
     if not pipeline.tap.is_ours:
         raise SettingsError(
             f"--from/--to: only {OUR_TAP} can read a range; with {pipeline.tap.command} set the "

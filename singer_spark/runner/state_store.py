@@ -28,7 +28,7 @@ from singer_spark.runner.identity import (
     with_identities,
     without_left_out,
 )
-from singer_spark.runner.process import tell_error
+from singer_spark.runner.process import print_error
 from singer_spark.runner.record import RunRecord
 from singer_spark.runner.run_state import KeptState, RunState
 from singer_spark.runner.start import WINDOW, Start, names_differ
@@ -53,7 +53,7 @@ HISTORY_RUNS = 50
 
 
 class StoredState(KeptState):
-    """The state in a store, only looked at."""
+    """The state in a store, only read."""
 
     def __init__(self, store: StateStore, name: str) -> None:
         self._store, self._name = store, name
@@ -282,7 +282,7 @@ class StateInStore(StoredState, RunState):
 
     @property
     def _goes_on(self) -> bool:
-        """Tell that what the run did not say stays true: it began from a state, not afresh."""
+        """Whether what the run did not change stays true: it began from a state, not afresh."""
         start = self._start
         return bool(start and (start.mode == "resume" or start.run.mode == "incremental"))
 
@@ -310,7 +310,7 @@ def open_stored_state(
     """Open the pipeline's store and hold its lock; a lost lock ends the run by an event."""
     store = create_state_store(pipeline.state)
     if not pipeline.locks:
-        tell_error(f"Warning: {NO_LOCK.format(pipeline.name)}")
+        print_error(f"Warning: {NO_LOCK.format(pipeline.name)}")
         yield StateInStore(store, None, record, keep_runs=pipeline.keep_runs)
         return
 
@@ -336,4 +336,4 @@ def _warned(what: str) -> Iterator[None]:
     try:
         yield
     except StateError as error:
-        tell_error(f"Warning: {what}: {error.message}")
+        print_error(f"Warning: {what}: {error.message}")

@@ -24,7 +24,7 @@ HEAD = re.compile(
     rb'|\{"stream": ?"([^"\\]+)", ?"type": ?"RECORD"[,}]'
 )
 HEADS_KEPT = 4  # more interleaved streams than this are counted line by line
-LINE_KEPT = 64 * 2**20  # bytes; of a longer line only the beginning is looked at
+LINE_KEPT = 64 * 2**20  # bytes; of a longer line only the beginning is read
 
 
 class _Envelope(msgspec.Struct):
@@ -119,7 +119,7 @@ CHANGES = ("inserted", "updated", "deleted", "unchanged")  # of a commit's rows
 
 
 @dataclass(slots=True)
-class StreamFacts:
+class StreamCounts:
     """One stream; `records` is what the tap sent, None where batch files hide it.
 
     `batched` is how many of them the tap says that it has written into files of `batched_bytes`,
@@ -176,7 +176,7 @@ class StreamFacts:
                 setattr(self, name, round((getattr(self, name) or 0) + number))
 
 
-class Facts:
+class Reports:
     """What tap and target have reported so far: by stream, and of the run as a whole.
 
     `found` is of the run, and `doing` what a command says that it is busy with.
@@ -187,16 +187,16 @@ class Facts:
         self.doing: dict[str, str] = {}
         self._path = path
         self._read = 0
-        self._streams: dict[str, StreamFacts] = defaultdict(StreamFacts)
-        self._target_tells = False
+        self._streams: dict[str, StreamCounts] = defaultdict(StreamCounts)
+        self._target_reports = False
 
     def find_source(self) -> Mapping[str, Any] | None:
         """Look for the identity of the source; any thread may ask."""
-        told = last_told("source", "", self._path) or {}
-        return {key: value for key, value in told.items() if key not in ("kind", "stream")} or None
+        source = last_told("source", "", self._path) or {}
+        return _without_kind(source) or None
 
     def refresh(self) -> None:
-        """Read what has been told since the last time."""
+        """Read what has been reported since the last time."""
         if not self._path.exists():
             return
         for place, fact in read_report(self._path, self._read):
@@ -206,7 +206,7 @@ class Facts:
                 self._learn(stream, fact)
 
     def _learn(self, stream: str, fact: Mapping[str, Any]) -> None:
-        known = {key: value for key, value in fact.items() if key not in ("kind", "stream")}
+        known = _without_kind(fact)
         found = self.found
         match fact.get("kind"):
             case "source":
@@ -227,29 +227,33 @@ class Facts:
                 self.doing[str(fact.get("command"))] = str(fact.get("doing") or "")
             case kind:
                 self._streams[stream].learn(fact)
-                self._target_tells |= kind in ("commit", "quarantine")
+                self._target_reports |= kind in ("commit", "quarantine")
         self.found = found
 
-    def by_stream(self, tally: Tally) -> dict[str, StreamFacts]:
-        """Join what was told with what was counted, in the order of the tap's streams."""
+    def by_stream(self, tally: Tally) -> dict[str, StreamCounts]:
+        """Join what was reported with what was counted, in the order of the tap's streams."""
         names = dict.fromkeys([*tally.counts, *self._streams])
         return {name: self._of(name, tally) for name in names}
 
-    def _of(self, name: str, tally: Tally) -> StreamFacts:
-        told = self._streams.get(name) or StreamFacts()
-        counted: int | None = tally.counts.get(name, 0) + (told.batched or 0)
-        if name in tally.batched and told.batched is None:
+    def _of(self, name: str, tally: Tally) -> StreamCounts:
+        reported = self._streams.get(name) or StreamCounts()
+        counted: int | None = tally.counts.get(name, 0) + (reported.batched or 0)
+        if name in tally.batched and reported.batched is None:
             counted = None
-        if not self._target_tells:
-            return replace(told, records=counted)
-        # A target that tells of its commits has made none where it tells of none.
-        split = CHANGES if not told.commits else ()
-        filled = {key: getattr(told, key) or 0 for key in ("loaded", "quarantined", *split)}
-        return replace(told, records=counted, **filled)
+        if not self._target_reports:
+            return replace(reported, records=counted)
+        # A target that reports its commits has made none where it reports none.
+        split = CHANGES if not reported.commits else ()
+        filled = {key: getattr(reported, key) or 0 for key in ("loaded", "quarantined", *split)}
+        return replace(reported, records=counted, **filled)
 
 
-def find_mismatches(streams: Mapping[str, StreamFacts]) -> dict[str, str]:
-    """Tell where the target accounts for other rows than the tap sent."""
+def _without_kind(fact: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fact.items() if key not in ("kind", "stream")}
+
+
+def find_mismatches(streams: Mapping[str, StreamCounts]) -> dict[str, str]:
+    """Find the streams of which the target accounts for other rows than the tap sent."""
     return {
         name: f"the tap sent {facts.records} records, the target accounts for {accounted}"
         for name, facts in streams.items()

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, final
 
 from singer_spark.errors import SingerSparkError, TransientError
 from singer_spark.figures import format_duration
-from singer_spark.runner.process import Child, Command, handed_over
+from singer_spark.runner.process import Child, Command, pass_values
 
 LOOK_SECONDS = 10.0  # at most so much of the time between two looks counts
 
@@ -157,7 +157,7 @@ class Children:
     ) -> Child:
         """Start a command; watch it once its neighbours are started too."""
         # Forking while another thread works is unsafe; the heartbeat waits for us, and we for it.
-        with handed_over(command) as (argv, descriptors), self._quiet:
+        with pass_values(command) as (argv, descriptors), self._quiet:
             argv = (*argv, *arguments)
             child = Child(command.name, argv, env=env, pass_fds=descriptors, **pipes)
         self._children.append(child)
@@ -213,7 +213,7 @@ class Children:
         for child in children:
             if child.exited.is_set():
                 child.join(max(0.0, until - time.monotonic()))
-            child.bury()
+            child.reap()
             self._children.remove(child)
 
 

@@ -24,7 +24,7 @@ from singer_spark.errors import ProtocolError, SingerSparkError
 from singer_spark.runner import supervisor
 from singer_spark.runner.meter import Meter
 from singer_spark.runner.process import Child, Command
-from singer_spark.runner.streams import StreamFacts
+from singer_spark.runner.streams import StreamCounts
 from singer_spark.runner.supervisor import ChildError, Children, Drained, Exited, Failed
 
 BLOCK_BYTES = 256 * 2**10
@@ -49,13 +49,13 @@ class Transfer:
 
     @property
     def last_state(self) -> dict[str, Any] | None:
-        """The last state that the target has committed to; one that is empty tells nothing."""
+        """The last state that the target has committed to; an empty one counts as none."""
         try:
             if self._state_line is None:
                 return None
             return dict(exact_json.loads(self._state_line, most=exact_json.STATE_LEVELS))
         except ValueError:
-            return None  # a number or a depth beyond all reason, of which `run` has told
+            return None  # a number or a depth beyond all reason, which `run` has reported
 
     def run(self, tap_command: Command, target_command: Command, env: Mapping[str, str]) -> None:
         """Run both commands to their ends; any failure is an error."""
@@ -162,7 +162,7 @@ class Transfer:
 
     def _waits_for(self, tap: str, target: str) -> str:
         """Say, for those who must find out why, what would have had to happen next."""
-        self.meter.look()
+        self.meter.refresh()
         if self._waits_since is not None and not self._is_drained:
             which = "next" if self.meter.moved_bytes else "first"
             return f"the {which} message of {tap}" + self._busy(tap)
@@ -190,12 +190,12 @@ class Transfer:
                     # A target that is killed in the middle of a line is judged by its end.
                     self._torn = _no_state(name)
                 continue
-            self.ended_with_empty_state = not _is_telling(state)
-            if _is_telling(state):
+            self.ended_with_empty_state = not _has_bookmarks(state)
+            if _has_bookmarks(state):
                 self._state_line = line
 
 
-def _uncommitted(streams: Mapping[str, StreamFacts]) -> list[str]:
+def _uncommitted(streams: Mapping[str, StreamCounts]) -> list[str]:
     """List the streams of which the target has not yet accounted for all that was sent."""
     return [
         name
@@ -204,8 +204,8 @@ def _uncommitted(streams: Mapping[str, StreamFacts]) -> list[str]:
     ]
 
 
-def _is_telling(state: Mapping[str, msgspec.Raw]) -> bool:
-    """Tell a state from one without a single bookmark, which would forget all there are."""
+def _has_bookmarks(state: Mapping[str, msgspec.Raw]) -> bool:
+    """Say whether a state has a bookmark at all; one without would forget all there are."""
     bookmarks = bytes(state.get("bookmarks", b""))
     return bool(set(state) - {"bookmarks"}) or bookmarks not in (b"", b"{}", b"null")
 

@@ -26,21 +26,15 @@ ATTEMPTS_KEPT = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """What the last holder of a pipeline's lock left.
+    """What the last holder of a pipeline's lock left."""
 
-    Args:
-        number: Its number.
-        claims: Whether the next holder must claim the tables, because this one, or one before it,
-            has not ended in order and may still commit.
-        claimed: The streams whose tables need not be claimed any more.
-        base: The digest of the stored state that there was during `attempts`.
-        attempts: The runs that have not succeeded since that state was stored.
-    """
-
-    number: int = 0
+    number: int = 0  # its number
+    # Whether the next holder must claim the tables, because this one, or one before it, has not
+    # ended in order and may still commit.
     claims: bool = False
-    claimed: tuple[str, ...] = ()
-    base: str | None = None
+    claimed: tuple[str, ...] = ()  # the streams whose tables need not be claimed any more
+    base: str | None = None  # the digest of the stored state that there was during `attempts`
+    # The runs that have not succeeded since that state was stored.
     attempts: Mapping[str, Attempt] = field(default_factory=dict)
 
     def next_number(self, *others: int | None) -> int:

@@ -29,15 +29,8 @@ from singer_spark.text import one_line
 SKEW_SECONDS = 30.0
 
 
-def _pace() -> float:
-    """Read how much faster than usual locks live, for tests of whole commands."""
-    try:
-        return float(os.environ.get("SINGER_SPARK_LOCK_PACE") or 1)
-    except ValueError:
-        return 1.0
-
-
-PACE = _pace()
+# How much faster than usual locks live, for tests of whole commands.
+PACE = float(os.environ.get("SINGER_SPARK_LOCK_PACE") or 1)
 EXPIRY_SECONDS = 300.0 * PACE  # without a heartbeat
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -111,10 +104,11 @@ class Holder:
 
     @override
     def __str__(self) -> str:
-        started, beat = _seconds_since(self.started_at), _seconds_since(self.heartbeat_at)
+        moments = (self.started_at, self.heartbeat_at)
+        started, beat = (format_duration(round(_seconds_since(one))) for one in moments)
         return (
             f"process {self.pid} on {one_line(self.host)}, run {self.run_id}, "
-            f"started {format_duration(started)} ago, last heartbeat {format_duration(beat)} ago"
+            f"started {started} ago, last heartbeat {beat} ago"
         )
 
 
@@ -165,10 +159,6 @@ def confirm_lock(assignment: Assignment) -> None:
     """Look at the lock, right before a change that Delta's own check does not fence.
 
     A run without a number holds no lock, and nothing is looked at.
-
-    Raises:
-        LostLockError: Another run has taken it over, or someone has ended it.
-        StateError: It cannot be read.
     """
     if _holds_lock(assignment) is False:
         raise LostLockError(assignment.pipeline or "")

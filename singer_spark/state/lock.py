@@ -45,15 +45,10 @@ ATTEMPTS = 20  # each lost to another who came and went in between
 
 
 class Claims(NamedTuple):
-    """What a run has done about tables that a holder before it may still commit to.
+    """What a run has done about tables that a holder before it may still commit to."""
 
-    Args:
-        made: The streams whose tables it has claimed.
-        owed: Those whose tables must be claimed, by this run or a later one.
-    """
-
-    made: Set[str] = frozenset()
-    owed: Set[str] = frozenset()
+    made: Set[str] = frozenset()  # the streams whose tables it has claimed
+    owed: Set[str] = frozenset()  # those whose tables must be claimed, by this run or a later one
 
 
 @final
@@ -111,9 +106,7 @@ class RunLock:
     def begin(self, state: Mapping[str, Any], attempt: Attempt | None = None) -> None:
         """Write the number of this holder down, before anything is started in its name.
 
-        Args:
-            state: The stored state.
-            attempt: How the run begins; None where it lies aside of the state.
+        A run that lies aside of the stored state makes no attempt.
         """
         # If this holder dies, nothing is claimed from it.
         known = self._current or replace(
@@ -121,8 +114,12 @@ class RunLock:
         )
         if attempt:
             known = known.with_attempt(state, self._holder.run_id, attempt)
-        self._current = known
-        self._write_generation(known)
+        self._current, tag = known, self._generation_tag
+        try:
+            self._generation_tag = write_generation(self._store, self.name, known, tag)
+        except ConflictError:
+            self._tag = None
+            raise LostLockError(self.name) from None
 
     def keep(self, on_loss: Tell) -> None:
         """Renew the lock from now on; a loss is told once."""
@@ -166,12 +163,10 @@ class RunLock:
         if self._tag is None:
             return
         if self._current and not self._expired:
-            left = settle(self._current)
+            left = self._after_claims(settle(self._current), claims)
             with suppress(ConflictError):
                 # The lock goes last: a holder that dies in between has not ended in order.
-                write_generation(
-                    self._store, self.name, self._after_claims(left, claims), self._generation_tag
-                )
+                write_generation(self._store, self.name, left, self._generation_tag)
         tag, self._tag = self._tag, None
         if left_by:
             self._documents.write(self._key, replace(left_by, is_over=True).to_dict(), tag)
@@ -213,15 +208,6 @@ class RunLock:
         was_a_run = found is not None and not found.run_id.startswith(BY_HAND)
         self.claims = self.before.claims or was_a_run
         self.claimed = () if was_a_run else self.before.claimed
-
-    def _write_generation(self, generation: Generation) -> None:
-        try:
-            self._generation_tag = write_generation(
-                self._store, self.name, generation, self._generation_tag
-            )
-        except ConflictError:
-            self._tag = None
-            raise LostLockError(self.name) from None
 
     def _pulse(self, tell: Tell) -> None:
         while not self._stop.wait(BEAT_SECONDS):

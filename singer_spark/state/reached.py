@@ -47,20 +47,15 @@ class Found(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the runner knows of the streams.
+    """What the runner knows of the streams."""
 
-    Args:
-        state: The stored state, which the attempts lead on from.
-        attempts: The runs that have not succeeded since it was stored.
-        tables: Names the tables that a stream is known to fill.
-        width: Counts the tables that a stream fills by its settings.
-        released: Returns the bookmark that a failed target has released; every table has that.
-    """
-
-    state: Mapping[str, Any]
-    attempts: Mapping[str, Attempt]
+    state: Mapping[str, Any]  # the stored state, which the attempts lead on from
+    attempts: Mapping[str, Attempt]  # the runs that have not succeeded since it was stored
+    # Names the tables that a stream is known to fill.
     tables: Callable[[str], Collection[str]] = lambda _: ()
+    # Counts the tables that a stream fills by its settings.
     width: Callable[[str], int] = lambda _: 1
+    # Returns the bookmark that a failed target has released; every table has that.
     released: Callable[[str], Any] = lambda _: None
 
     def begins_afresh(self, stream: str, fresh: Collection[str]) -> bool:
@@ -69,13 +64,7 @@ class Known(NamedTuple):
 
 
 def find_reached(place: Mapping[str, str], pipeline: str, known: Known) -> Found:
-    """Look for the bookmarks that failed runs have reached.
-
-    Args:
-        place: Where the tables are.
-        pipeline: The pipeline's name.
-        known: What is known of the streams and of the runs that failed.
-    """
+    """Look for the bookmarks that failed runs have reached in the tables of a place."""
     newest: dict[str, list[CommitInfo]] = {}
     versions: dict[str, int] = {}
     for table, listed, commits in tables_in(open_objects(place)):
@@ -108,37 +97,35 @@ def _joined(stream: str, commits: Sequence[CommitInfo], known: Known) -> Reached
     left = [one for one in commits if _is_left(one, stream, known.attempts)]
     others = known.tables(stream)
     # One that the stream does not fill any more may lie there still.
-    behind = [one for one in commits if one not in left and (not others or _table(one) in others)]
+    behind = [one for one in commits if one not in left and (not others or one.stream in others)]
     if not any(_is_plain(one) or _replaces(one) for one in left):
         return None
     newest = max(left, key=lambda one: one.committed_at)
     bookmarks = {exact_json.canonical(one.metadata["state"]) for one in left}
-    afresh = {_is_afresh(one, stream, known) for one in left}
+    attempts = [known.attempts[str(one.run_id)] for one in left]
+    afresh = {known.begins_afresh(stream, one.fresh) for one in attempts}
     width = max(known.width(stream), len({*others}), len(left) + len(behind))
     is_released = bookmarks == {exact_json.canonical(known.released(stream))}
     is_whole = len(left) >= width or is_released
     return Reached(
-        run_id=str(newest.metadata.get("run_id")),
+        run_id=str(newest.run_id),
         bookmark=newest.metadata["state"],
-        tables=tuple(sorted(map(_table, left))),
+        tables=tuple(sorted(one.stream for one in left)),
         is_afresh=True in afresh,
         replaces=not any(map(_is_plain, left)),
         has_lost_rows=any(one.lacks_rows for one in left),
         is_torn=len(bookmarks) > 1 or len(afresh) > 1 or not is_whole,
-        others=tuple(sorted({*others, *map(_table, behind)} - {*map(_table, left)})),
+        others=tuple(
+            sorted({*others, *(one.stream for one in behind)} - {one.stream for one in left})
+        ),
     )
 
 
 def _is_left(commit: CommitInfo, stream: str, attempts: Mapping[str, Attempt]) -> bool:
     """Say whether a failed run left the commit, and it says how far that got."""
-    attempt = attempts.get(str(commit.metadata.get("run_id")))
+    attempt = attempts.get(str(commit.run_id))
     has_bookmark = bool(commit.metadata.get("state"))
     return attempt is not None and has_bookmark and attempt.counts_for(stream)
-
-
-def _is_afresh(commit: CommitInfo, stream: str, known: Known) -> bool:
-    attempt = known.attempts[str(commit.metadata.get("run_id"))]
-    return known.begins_afresh(stream, attempt.fresh)
 
 
 def _is_plain(commit: CommitInfo) -> bool:
@@ -147,7 +134,3 @@ def _is_plain(commit: CommitInfo) -> bool:
 
 def _replaces(commit: CommitInfo) -> bool:
     return commit.metadata.get("replaces") is True
-
-
-def _table(commit: CommitInfo) -> str:
-    return str(commit.metadata.get("stream"))

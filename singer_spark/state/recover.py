@@ -111,10 +111,10 @@ def _read_log(table: str, oldest: int, commits: Iterable[CommitInfo], pipeline: 
                 # What was committed before a RESTORE may be in the table no more.
                 found = TableCommit(
                     table=table,
-                    stream=str(said.get("stream")),
+                    stream=commit.stream,
                     version=commit.version,
                     committed_at=commit.committed_at,
-                    run_id=said.get("run_id"),
+                    run_id=commit.run_id,
                     state=said["state"],
                     state_of=commit.source,
                     newer=newer,

@@ -118,22 +118,16 @@ _KIND = "singer_spark"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A failed run.
+    """A failed run."""
 
-    Args:
-        state: The last state that its target has committed to, or the one that it began from.
-        mode: Its mode: `full`, `refresh` or `incremental`.
-        streams: The streams that `--refresh` named.
-        reload: The streams whose rows it loaded afresh; `*` is each one.
-        base: The digest of the stored state that it leads on from; None where nobody knows.
-        belongs: The source and the tables that `state` belongs to, as `meta.json` keeps them.
-    """
-
+    # The last state that its target has committed to, or the one that it began from.
     state: Mapping[str, Any]
-    mode: str = "incremental"
-    streams: tuple[str, ...] = ()
-    reload: frozenset[str] = frozenset()
+    mode: str = "incremental"  # its mode: `full`, `refresh` or `incremental`
+    streams: tuple[str, ...] = ()  # the streams that `--refresh` named
+    reload: frozenset[str] = frozenset()  # the streams whose rows it loaded afresh; `*` is each one
+    # The digest of the stored state that it leads on from; None where nobody knows.
     base: str | None = None
+    # The source and the tables that `state` belongs to, as `meta.json` keeps them.
     belongs: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -148,8 +142,7 @@ class Checkpoint:
 
     def to_dict(self) -> dict[str, Any]:
         """Write the document."""
-        names = ("mode", "base", "belongs", "streams")
-        kind = {name: getattr(self, name) for name in names}
+        kind = {name: getattr(self, name) for name in ("mode", "base", "belongs", "streams")}
         return {_KIND: {**kind, "reload": sorted(self.reload)}, "state": self.state}
 
 
@@ -178,11 +171,8 @@ class PipelineState:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the state as plain JSON values."""
-        names = (one.name for one in fields(self) if one.compare)
-        values = {name: getattr(self, name) for name in names}
-        return {
-            name: dict(one) if isinstance(one, Mapping) else one for name, one in values.items()
-        }
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.compare}
+        return {**values, **{name: dict(values[name]) for name in ("watermark", "metadata")}}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> PipelineState:
@@ -208,19 +198,18 @@ class StateStore:
 
     def get(self, name: str) -> PipelineState | None:
         """Read a pipeline's state; None where the pipeline is unknown."""
-        state, meta = (
-            self.objects.read(key_of(name, file)) for file in ("state.json", "meta.json")
-        )
-        version = Version(tag_of(state), tag_of(meta))
-        self._seen[name] = version
+        state_key, meta_key = key_of(name, "state.json"), key_of(name, "meta.json")
+        state, meta = self.objects.read(state_key), self.objects.read(meta_key)
+        self._seen[name] = Version(tag_of(state), tag_of(meta))
         if state is None and meta is None:
             return None
-        return PipelineState(
-            name,
-            watermark=self.documents.parse(key_of(name, "state.json"), state),
-            **self._parse_meta(key_of(name, "meta.json"), meta),
-            version=version,
-        )
+        watermark = self.documents.parse(state_key, state)
+        known = self.documents.parse_own(meta_key, meta)
+        try:
+            found = PipelineState.from_dict({**known, "pipeline_name": name})
+        except (TypeError, ValueError):
+            self.documents.refuse(meta_key)
+        return replace(found, watermark=watermark, version=self._seen[name])
 
     def save(self, state: PipelineState) -> PipelineState:
         """Store a state over the version it was made from, else over what this store last read."""
@@ -229,9 +218,10 @@ class StateStore:
         tag = version.state
         if state.watermark or tag is not Expect.ABSENT:
             tag = self.documents.write(key_of(name, "state.json"), state.watermark, tag)
-        key = key_of(name, "meta.json")
+        key, known = key_of(name, "meta.json"), state.to_dict()
+        del known["pipeline_name"], known["watermark"]
         try:
-            meta = self.documents.write_own(key, _meta_of(state), version.meta)
+            meta = self.documents.write_own(key, known, version.meta)
         except ConflictError as error:
             if tag == version.state:
                 raise
@@ -270,11 +260,6 @@ class StateStore:
         except ValueError:
             self.documents.refuse(key)
 
-    def get_checkpoint(self, name: str) -> dict[str, Any] | None:
-        """Read the last committed Singer state of a failed run."""
-        found = self.read_checkpoint(name)
-        return None if found is None else dict(found.state)
-
     def save_checkpoint(self, name: str, reached: Checkpoint | Mapping[str, Any]) -> None:
         """Keep how far a failed run got; a plain Singer state is one of an incremental run."""
         value = reached.to_dict() if isinstance(reached, Checkpoint) else reached
@@ -283,20 +268,6 @@ class StateStore:
     def delete_checkpoint(self, name: str) -> None:
         """Drop the checkpoint of an earlier failure."""
         self.objects.delete(key_of(name, CHECKPOINT))
-
-    def _parse_meta(self, key: str, stored: Stored | None) -> dict[str, Any]:
-        try:
-            known = PipelineState.from_dict(
-                {"pipeline_name": "", **self.documents.parse_own(key, stored)}
-            )
-        except (TypeError, ValueError):
-            self.documents.refuse(key)
-        return _meta_of(known)
-
-
-def _meta_of(state: PipelineState) -> dict[str, Any]:
-    """Give what the runner knows beside the Singer state."""
-    return {k: v for k, v in state.to_dict().items() if k not in ("pipeline_name", "watermark")}
 
 
 def create_state_store(url_or_config: str | os.PathLike[str] | Mapping[str, Any]) -> StateStore:

@@ -24,13 +24,8 @@ from obstore.exceptions import (
 from obstore.store import from_url
 
 from singer_spark.errors import SettingsError, StateError
-from singer_spark.storage.objects import (
-    Expect,
-    Located,
-    Stored,
-    refuse_another_version,
-    resolve_lost_race,
-)
+from singer_spark.storage import objects
+from singer_spark.storage.objects import Expect, Located, Stored
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as CloudStore
@@ -67,11 +62,11 @@ class CloudObjects(Located):
                 return _tag(obstore.put(self._store, key, body, mode=mode, use_multipart=False))
             except LOST_RACE:
                 pass
-        return resolve_lost_race(self, key, body)
+        return objects.resolve_lost_race(self, key, body)
 
     def delete(self, key: str, expected: str | Expect = Expect.ANYTHING) -> None:
         """Delete one object, if it still is what is expected."""
-        refuse_another_version(self, key, expected)
+        objects.refuse_another_version(self, key, expected)
         with self._explained("delete"):
             try:
                 obstore.delete(self._store, key)

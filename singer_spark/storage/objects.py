@@ -84,11 +84,7 @@ def resolve_lost_race(objects: ObjectStore, key: str, body: bytes) -> str:
 
 
 def refuse_unconditional(objects: ObjectStore, folder: str) -> None:
-    """Try two writes that must fail, on an object of our own: else two runs start together.
-
-    Raises:
-        StateError: The store took one of them.
-    """
+    """Try two writes that must fail, on an object of our own: else two runs start together."""
     key = f"{folder}/probe-{uuid4().hex}"
     first = objects.write(key, b'{"try": 1}', Expect.ABSENT)
     try:

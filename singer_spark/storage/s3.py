@@ -15,13 +15,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from singer_spark.errors import StateError
-from singer_spark.storage.objects import (
-    Expect,
-    Located,
-    Stored,
-    refuse_another_version,
-    resolve_lost_race,
-)
+from singer_spark.storage import objects
+from singer_spark.storage.objects import Expect, Located, Stored
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -61,11 +56,11 @@ class S3Objects(Located):
             except ClientError as error:
                 if _code(error) not in LOST_RACE | MISSING:
                     raise
-        return resolve_lost_race(self, key, body)
+        return objects.resolve_lost_race(self, key, body)
 
     def delete(self, key: str, expected: str | Expect = Expect.ANYTHING) -> None:
         """Delete one object, if it still is what is expected."""
-        refuse_another_version(self, key, expected)
+        objects.refuse_another_version(self, key, expected)
         with self._explained("delete"):
             self._client.delete_object(**self._place(key))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from singer_spark.assignment import Loaded
 from singer_spark.errors import SettingsError, SourceError
-from singer_spark.text import parse_duration
+from singer_spark.figures import parse_duration
 from tap_spark_source.plan.key import Key
 from tap_spark_source.plan.replication import Replication
 from tap_spark_source.plan.source_settings import source_of

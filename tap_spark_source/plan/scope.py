@@ -55,6 +55,13 @@ def scope_of_read(plan: ReadPlan, bounds: Bounds, traits: Traits) -> Scope:
     return _range(plan, key, replace(bounds, start=start), traits)
 
 
+def read_again(plan: ReadPlan, bounds: Bounds) -> tuple[str, Any] | None:
+    """Return a column and the value below which a lookback reads rows again in this stream."""
+    if bounds.below is None or plan.key is None or plan.late_stream:
+        return None
+    return plan.key.parts[0].name, bounds.start
+
+
 def scope_of_late_rows(plan: ReadPlan, bounds: Bounds, traits: Traits) -> Scope:
     """Return what the stream of the rows below the bookmark carries."""
     if plan.filter is not None:

@@ -78,7 +78,6 @@ def _inside_and_beyond(opened: OpenWindow) -> Iterator[Chunk]:
 def _below(opened: OpenWindow) -> Iterator[Chunk]:
     """Yield the rows that the lookback reads again; they do not move the bookmark."""
     if whole := opened.reread:
-        opened.report_bookmark()
         yield from _fixed(opened, whole, below_bookmark=True)
 
 
@@ -114,7 +113,6 @@ def _above(opened: OpenWindow, survey: Survey) -> Iterator[Chunk]:
 def _together(opened: OpenWindow, ahead: Ahead, both: Survey) -> Iterator[Chunk]:
     """Yield in one chunk what the lookback reads again and what is new: one slice holds it all."""
     plan, reread, highest = opened.plan, opened.reread or Range(), ahead.survey.highest
-    opened.report_bookmark()
     bookmark, limits = dict(plan.bookmark), reread
     if highest:
         bookmark = opened.marked(bookmark, opened.highest(ahead.survey))
@@ -140,7 +138,6 @@ def _at_once(opened: OpenWindow, survey: Survey) -> Iterator[Chunk]:
     if opened.plan.late_stream:
         yield from _below(opened)
     elif reread := opened.reread:
-        opened.report_bookmark()
         limits, below = replace(limits, low=reread.low), opened.below
     if survey.highest:
         bookmark = opened.marked(bookmark, opened.highest(survey))

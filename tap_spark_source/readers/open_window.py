@@ -228,11 +228,6 @@ class OpenWindow:
         limits = Range(high=Edge(self.start[:1], is_inclusive=False))
         return Below(condition=names.within(limits))
 
-    def report_bookmark(self) -> None:
-        """Let the target know below which value rows are late."""
-        if self.start and not self.plan.late_stream:
-            report("bookmark", self.stream, column=self.key.parts[0].name, value=self.start[0])
-
     def frame(self, limits: Range, *, with_nulls: bool = False) -> DataFrame:
         """Read a range in one query."""
         part = Slice(ranges=(limits,), with_nulls=with_nulls, at_once=True)

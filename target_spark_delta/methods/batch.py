@@ -17,7 +17,6 @@ from pyspark.sql import types as T
 
 from singer_spark.names import literal, quote
 from singer_spark.protocol import Scope
-from singer_spark.report import last_told
 from singer_spark.types import to_ddl
 from target_spark_delta.intake.segments import KeyFacts, Range
 from target_spark_delta.stream_options import StreamSettings
@@ -34,13 +33,6 @@ class Bookmark:
 
     column: str
     value: Any
-
-
-def reported_bookmark(stream: str) -> Bookmark | None:
-    """Return the bookmark of a stream, where a tap of this run has told it."""
-    fact = last_told("bookmark", stream) or {}
-    column, value = fact.get("column"), fact.get("value")
-    return Bookmark(column, value) if isinstance(column, str) and value is not None else None
 
 
 def count_late(rows: DataFrame, bookmark: Bookmark) -> Late | None:

@@ -54,9 +54,9 @@ class SchemaMessage:
     def mapped(self, one: StreamMapping) -> SchemaMessage:
         """Return what it says of a stream behind a map, which may change the key of a range."""
         scope = self.scope
-        column = scope.column if scope else None
-        if column is not None and changes_values(one.settings, one.stream, column):
-            scope = Scope(rows=SOME, why="a replication key that stream_maps change")
+        if scope and scope.column and changes_values(one.settings, one.stream, scope.column):
+            why = "a replication key that stream_maps change"
+            scope = Scope(rows=SOME, why=why, again=scope.again)
         filters = drops_records(one.settings, one.stream)
         schema, keys = one.mapped_schema, one.mapped_keys
         return replace(self, schema=schema, keys=keys, scope=scope, is_filtered=filters)

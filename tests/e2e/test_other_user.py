@@ -16,7 +16,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from singer_spark.engine import session
-from singer_spark.engine.connect import engine_channel, short_patience
+from singer_spark.engine.connect import EngineChannel, short_patience
 from singer_spark.engine.lease import start_engine
 from singer_spark.engine.registry import engine_folder
 from singer_spark.engine.spec import Spec
@@ -227,7 +227,7 @@ def test_who_takes_the_port_of_a_spark_that_is_gone_hears_nothing(alone):
     spec = Spec.of(SparkSettings.from_config(OWN), [])
     lease = start_engine(spec)
     assert lease.take(spec) is None
-    client = session._opened(engine_channel(lease))
+    client = session._opened(EngineChannel(lease))
     client.client.set_retry_policies([short_patience()])
     assert client.sql("select 'first'").collect()
     os.kill(java_of(lease.engine), signal.SIGKILL)

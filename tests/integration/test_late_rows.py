@@ -6,7 +6,7 @@ import pytest
 
 from singer_spark.health.lag import suggest_lookback
 from singer_spark.report import REPORT_FILE
-from singer_spark.runner.streams import Facts, Tally
+from singer_spark.runner.streams import Reports, Tally
 from tests.support.singer import Loaded
 from tests.support.tap import run_tap
 
@@ -36,7 +36,7 @@ class Pipeline:
         output = run_tap(self.database.reads("late", **self.options), state=self.state)
         self.lake.load(output.text, **self.target)
         self.state = output.state
-        facts = Facts(report)
+        facts = Reports(report)
         facts.refresh()
         return facts.by_stream(Tally())["public-late"]
 

@@ -73,8 +73,8 @@ def test_rows_below_the_bookmark_are_counted_and_can_have_a_stream_of_their_own(
     metric = {"type": "counter", "metric": "late_record_count", "value": 2}
     assert f"METRIC: {json.dumps({**metric, 'tags': {'stream': STREAM}})}" in caplog.text
     told = {fact["kind"]: fact for _, fact in read_report(tmp_path / "report")}
-    bookmark = {"column": "at", "value": "2024-01-01T08:00:00.000000+00:00"}
-    assert told["bookmark"] == {"kind": "bookmark", "stream": STREAM, **bookmark}
+    again = {"column": "at", "below": "2024-01-01T08:00:00.000000+00:00"}
+    assert output.of("SCHEMA")[0]["singer_spark"]["read"]["again"] == again
     assert told["expected"]["rows"] == 5
     apart = run_tap(config(database, late_stream=True, **options), state=state)
     assert ids(apart, STREAM) == [8, 9, 10]

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from singer_spark.engine import session
-from singer_spark.engine.connect import engine_channel, short_patience
+from singer_spark.engine.connect import EngineChannel, short_patience
 from singer_spark.engine.jvm import Jvm
 from singer_spark.engine.lease import hold
 from singer_spark.engine.session import _opened
@@ -44,7 +44,7 @@ def start(lease) -> tuple[threading.Thread, list[str]]:
 
     def ask():
         try:
-            _opened(engine_channel(lease), short_patience()).sql(LONG).collect()
+            _opened(EngineChannel(lease), short_patience()).sql(LONG).collect()
         except PySparkException as error:
             failures.append(str(error))
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from singer_spark.errors import SchemaError, SettingsError
-from singer_spark.report import REPORT_FILE, last_told, report
+from singer_spark.report import REPORT_FILE, last_told
 from tests.support.singer import data, record, schema
 
+KEY = '"key_properties": ["id"]'
 BY_SEEN = {"stream_options": {"customers": {"load_method": "scd2", "dedupe_by": "seen"}}}
 
 
@@ -96,8 +99,13 @@ def test_only_versions_below_the_bookmark_that_history_did_not_have_are_late(
 ):
     lake.load(data("methods/scd2_first"), data("methods/scd2_change"), **BY_SEEN)
     monkeypatch.setenv(REPORT_FILE, str(tmp_path / "report"))
-    report("bookmark", "customers", column="seen", value="2024-01-30T00:00:00+00:00")
+    again = {"column": "seen", "below": "2024-01-30T00:00:00+00:00"}
+    member = {"singer_spark": {"read": {"rows": "some", "again": again}}}
+    change, late = (
+        data(f"methods/scd2_{name}").replace(KEY, f"{KEY}, {json.dumps(member)[1:-1]}")
+        for name in ("change", "late")
+    )
     newer = record("customers", {"id": 2, "city": "Visp", "seen": "2024-02-01T00:00:00Z"})
-    lake.load(data("methods/scd2_change"), data("methods/scd2_late"), newer, **BY_SEEN)
-    told = last_told("late", "customers")
+    lake.load(change, late, newer, **BY_SEEN)
+    told = last_told("late", "customers", tmp_path / "report")
     assert (told["rows"], told["seconds"]) == (2, 25 * 86_400)

@@ -226,7 +226,7 @@ class TestGroup:
         assert called == [Path("here") if arguments else None]
 
     def test_the_command_loads_neither_spark_nor_the_sdk_nor_boto3(self):
-        heavy = "{'pyspark', 'singer_sdk', 'boto3', 'pyarrow', 'pandas'}"
+        heavy = "{'pyspark', 'singer_sdk', 'boto3', 'pyarrow', 'pandas', 'jinja2', 'jsonschema_rs'}"
         code = f"import sys, singer_spark.cli; print({heavy} & set(sys.modules))"
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

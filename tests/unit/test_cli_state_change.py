@@ -38,7 +38,7 @@ class TestSet:
 
         after = open_store().get("orders")
         assert after == PipelineState("orders", NEW, "r", "2026-02-01T10:00:00+00:00", 7)
-        assert open_store().get_checkpoint("orders") is None
+        assert open_store().read_checkpoint("orders") is None
         assert not Path("store/orders/lock").exists()
 
     def test_the_same_state_once_more_settles_what_failed_runs_left(self):
@@ -233,7 +233,7 @@ class TestAccept:
         assert "orders: accepted; the next run takes source and tables as" in result.output
         after = open_store().get("orders")
         assert (after.watermark, after.run_count, after.metadata) == (OLD, 7, {"note": 1})
-        assert open_store().get_checkpoint("orders") == {"later": 1}
+        assert open_store().read_checkpoint("orders").state == {"later": 1}
         assert Path("store/orders/state.json").read_bytes() == written
 
     @pytest.mark.parametrize("given", ["new.json", "-"])

@@ -64,5 +64,5 @@ def test_a_run_whose_store_is_out_of_reach_ends_itself():
     _, err = process.communicate(timeout=60)
 
     assert process.returncode == 75, err
-    assert "no heartbeat for 4s: the state store is out of reach" in err
+    assert "no heartbeat for 3.6 s: the state store is out of reach" in err
     assert not is_running(tap)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from singer_spark.errors import SettingsError
-from singer_spark.pipeline import Alerts, load_pipeline
-from singer_spark.text import parse_duration
+from singer_spark.figures import parse_duration
+from singer_spark.pipeline import Alerts, document, load_pipeline
 
 FULL = """
 name: shop-orders
@@ -297,3 +298,16 @@ def test_a_schedule_is_a_crontab_line(load, cron):
 )
 def test_durations_have_units(text, seconds):
     assert parse_duration(text) == seconds
+
+
+def test_the_file_in_the_readme_fits_the_schema(load):
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    shown = readme.split("A pipeline file:\n\n```yaml\n")[1].split("```")[0]
+    assert load(shown, SHOP_PASSWORD=HIDDEN).keep_runs == 1000
+
+
+def test_the_schema_says_what_each_key_is_for():
+    schema, _ = document._schema()
+    for section in (schema, *schema["properties"].values()):
+        for key, one in section.get("properties", {}).items():
+            assert "description" in one or "properties" in one or "$ref" in one, key

@@ -117,16 +117,15 @@ class TestReload:
     )
     def test_it_says_of_each_stream_how_its_rows_are_loaded(self, config, expected):
         target = Plugin("target-spark-delta", config)
-        pipeline = SimpleNamespace(tap=SimpleNamespace(config={}), target=target)
+        pipeline = SimpleNamespace(tap=Plugin("tap", {}), target=target)
         run = Assignment(run_id="r", loads=loads_of(pipeline), renames=has_maps(pipeline))
         assert run.loaded("orders", ["id"]) == expected
-        target.command = "target-jsonl"
+        pipeline.target = Plugin("target-jsonl", config)
         assert Assignment(run_id="r", loads=loads_of(pipeline)).loaded("orders", ["id"]) == Loaded()
 
     def test_it_says_how_many_tables_streams_fill_at_least(self):
         maps = {"orders": {}, "more": {"__source__": "ord*"}, "gone": None}
-        sides = {"tap": SimpleNamespace(config={}), "target": SimpleNamespace(config={})}
-        sides["target"].config["stream_maps"] = maps
+        sides = {"tap": Plugin("tap", {}), "target": Plugin("target", {"stream_maps": maps})}
         run = Assignment(run_id="r", copied=copied_by(SimpleNamespace(**sides)))
         assert (run.tables_of("orders"), run.tables_of("users")) == (2, 1)
 
@@ -437,6 +436,7 @@ report(kind="table", stream="empty", **{TABLE!r})
 report(kind="source", stream="", **{SOURCE!r})
 report(kind="table", stream="orders", **{table!r})
 """
+        (bench.folder / "committed").unlink(missing_ok=True)  # of a run before
         bench.write("target-fake", REPORT + facts + TARGET)
         bench.write("tap-fake", SPY + TAP + 'await_note("committed")\nsys.exit(3)')
         bench.fail(ChildError, RunOptions(**options))

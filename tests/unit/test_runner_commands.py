@@ -152,10 +152,10 @@ note("%s-seen", json.dumps({"argv": sys.argv, "config": json.load(open(path)),
     def test_a_caller_that_closed_its_standard_files_disturbs_nothing(self):
         code = """
 import os, subprocess, sys
-from singer_spark.runner.process import Command, handed_over
+from singer_spark.runner.process import Command, pass_values
 for standard in (0, 2): os.close(standard)
 given = Command("cat", ("cat",)).given("--", {"a": 1})
-with handed_over(given) as (argv, descriptors):
+with pass_values(given) as (argv, descriptors):
     pipe = subprocess.PIPE
     done = subprocess.run(argv, pass_fds=descriptors, stdout=pipe, stderr=pipe, stdin=pipe)
 print(done.stdout.decode(), end="")

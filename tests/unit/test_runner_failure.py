@@ -33,12 +33,12 @@ class TestFailure:
     def test_the_checkpoint_of_a_failure_lasts_until_the_next_success(self, bench):
         bench.write("tap-fake", TAP + 'await_note("committed")\nsys.exit(3)')
         bench.fail(ChildError)
-        assert bench.store.get_checkpoint("p") == {"bookmarks": {"orders": 3}}
+        assert bench.store.read_checkpoint("p").state == {"bookmarks": {"orders": 3}}
         assert bench.store.get("p") is None
 
         bench.write("tap-fake", TAP)
         bench.run()
-        assert bench.store.get_checkpoint("p") is None
+        assert bench.store.read_checkpoint("p") is None
 
     def test_a_target_that_ignores_the_request_to_end_is_killed(self, bench, monkeypatch):
         monkeypatch.setattr(supervisor, "GRACE_SECONDS", 0.2)
@@ -67,7 +67,7 @@ class TestFailure:
 
         assert bench.fail(ChildError).exit_code == 65
         assert bench.store.get("p") is None
-        assert bench.store.get_checkpoint("p") == {"bookmarks": {"orders": 3}}
+        assert bench.store.read_checkpoint("p").state == {"bookmarks": {"orders": 3}}
 
     def test_a_killed_target_gives_137(self, bench):
         bench.write("tap-fake", TAP + FOREVER)
@@ -130,7 +130,7 @@ class TestFailure:
         bench.write("target-fake", TARGET + torn)
 
         assert bench.fail(ChildError).exit_code == 137
-        assert bench.store.get_checkpoint("p") == {"bookmarks": {"orders": 3}}
+        assert bench.store.read_checkpoint("p").state == {"bookmarks": {"orders": 3}}
 
     @pytest.mark.parametrize(
         "state", ['b\'{"a": "\\xff"}\\n\'', "b'{\"a\": 1' + b'0' * 5000 + b'}\\n'"]

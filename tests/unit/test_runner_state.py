@@ -83,7 +83,7 @@ other = json.dumps({{**json.load(open(lock)), "run_id": "other"}})
 
         assert error.exit_code == 75
         assert bench.store.get("p").watermark == {"old": 1}
-        assert bench.store.get_checkpoint("p") is None
+        assert bench.store.read_checkpoint("p") is None
         assert (bench.folder / "state/p/lock").exists() == ("remove" not in loss)
 
     def test_a_lost_lock_ends_a_run_in_the_middle(self, bench, monkeypatch):
@@ -120,7 +120,7 @@ class TestResume:
         assert json.loads(failed.note("tap-state")) == {"bookmarks": {"orders": 2}}
         assert "Resuming (from the checkpoint of the failed run)" in failed.lines
         assert failed.store.get("p").watermark == {"bookmarks": {"orders": 3}}
-        assert failed.store.get_checkpoint("p") is None
+        assert failed.store.read_checkpoint("p") is None
 
     def test_other_runs_start_from_the_state(self, failed):
         failed.run()
@@ -144,7 +144,7 @@ class TestResume:
         failed.fail(ChildError, resume=True)
 
         assert failed.store.get("p").watermark == {"bookmarks": {"orders": 1}}
-        assert failed.store.get_checkpoint("p") == {"bookmarks": {"orders": 2}}
+        assert failed.store.read_checkpoint("p").state == {"bookmarks": {"orders": 2}}
 
     def test_a_damaged_checkpoint_is_error_74(self, failed):
         (failed.folder / "state/p/checkpoint.json").write_text("?")
@@ -203,13 +203,13 @@ class TestResumeOfThatRun:
         assert self.resume(known) == (state, reload)
         assert any(said.startswith(line) for said in known.lines)
         assert known.store.get("p").watermark == {"bookmarks": {"o": 9}}
-        assert known.store.get_checkpoint("p") is None
+        assert known.store.read_checkpoint("p") is None
 
     def test_what_it_had_loaded_goes_on_and_the_rest_is_still_reloaded(self, known):
         reached = {"bookmarks": {"orders": 2}}
         self.fail_with(known, reached, full=True)
 
-        assert known.store.get_checkpoint("p") == reached
+        assert known.store.read_checkpoint("p").state == reached
         assert self.resume(known) == (reached, ["items"])
 
     def test_one_that_fails_again_and_again_is_still_that_run(self, known):

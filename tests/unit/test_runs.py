@@ -130,7 +130,7 @@ class TestRecord:
         assert caught.value.exit_code == 74
         store = create_state_store("state")
         assert store.get("p").watermark == {"bookmarks": {"orders": 3}}
-        assert store.get_checkpoint("p") is None
+        assert store.read_checkpoint("p") is None
 
     def test_a_failure_that_cannot_be_recorded_keeps_its_own_error(self, monkeypatch, capfd):
         def fail(*_):

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from singer_spark.errors import SourceError
-from singer_spark.runner.process import tell_error
+from singer_spark.runner.process import print_error
 from singer_spark.secrets import keep_secret, mask
 
 
@@ -87,7 +87,7 @@ def test_a_secret_inside_of_a_url_is_known_without_it(url):
 def test_what_is_kept_secret_is_in_no_error_and_no_log(capsys):
     keep_secret({"source_password": "s3cr3t of a plugin"})
     SourceError("it said s3cr3t of a plugin").show()
-    tell_error("log: s3cr3t of a plugin")
+    print_error("log: s3cr3t of a plugin")
     assert "s3cr3t" not in capsys.readouterr().err
 
 

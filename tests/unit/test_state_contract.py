@@ -97,7 +97,7 @@ class TestEveryStore:
         store.delete("nobody")
 
         assert store.get("shop-orders") is None
-        assert store.get_checkpoint("shop-orders") is None
+        assert store.read_checkpoint("shop-orders") is None
         assert store.list_pipelines() == ["other"]
         store.save(STATE)
 
@@ -111,13 +111,13 @@ class TestEveryStore:
         assert store.list_names() == ["a.1", "b", "c_2", "d"]
 
     def test_a_checkpoint_is_overwritten_and_removed(self, store):
-        assert store.get_checkpoint("p") is None
+        assert store.read_checkpoint("p") is None
         store.save_checkpoint("p", {"n": 1})
         store.save_checkpoint("p", {"n": 2})
-        assert store.get_checkpoint("p") == {"n": 2}
+        assert store.read_checkpoint("p").state == {"n": 2}
 
         store.delete_checkpoint("p")
-        assert store.get_checkpoint("p") is None
+        assert store.read_checkpoint("p") is None
 
     @pytest.mark.parametrize("file", ["state.json", "meta.json"])
     def test_a_damaged_file_is_named_in_one_line(self, store, place, file):
@@ -140,7 +140,7 @@ class TestEveryStore:
 
     def test_an_unsafe_name_reaches_no_file(self, store):
         for name in ("", "..", "../x", "a/b", ".hidden", "a b", "a\n", "x" * 200):
-            for call in (store.get, store.delete, store.get_checkpoint):
+            for call in (store.get, store.delete, store.read_checkpoint):
                 with pytest.raises(SettingsError, match="name"):
                     call(name)
             with pytest.raises(SettingsError, match="name"):
@@ -196,7 +196,7 @@ class TestEveryStore:
         assert caught.value.exit_code == 75
         book.fail({"new": 1})
         assert store.get("p").watermark == {"old": 1}
-        assert store.get_checkpoint("p") is None
+        assert store.read_checkpoint("p") is None
 
 
 class TestPipelineState:

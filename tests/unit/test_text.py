@@ -12,7 +12,7 @@ from singer_spark.cli import main
 from singer_spark.cli.output import lay_out
 from singer_spark.errors import DataError
 from singer_spark.health.notify import _notice
-from singer_spark.runner.process import tell_error
+from singer_spark.runner.process import print_error
 from singer_spark.state import create_state_store
 from singer_spark.state.holder import Holder, new_run_id
 from singer_spark.state.runs import save_run
@@ -38,7 +38,7 @@ def test_control_characters_are_escaped_and_other_signs_stay():
 
 def test_errors_logs_and_tables_show_no_control_character(capsys, caplog, guarded):
     assert "\x1b" not in DataError(f"stream {HOSTILE}").format_message()
-    tell_error(HOSTILE)
+    print_error(HOSTILE)
     assert "\x1b" not in capsys.readouterr().err
     logging.getLogger("singer_spark").warning("stream %s is odd", f"{HOSTILE}\nERROR forged")
     assert "\x1b" not in caplog.text
