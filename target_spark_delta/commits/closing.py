@@ -1,4 +1,4 @@
-"""The end of the input: complete streams take effect, and tables are reported and looked after."""
+"""The end of the input: complete streams take effect; tables are maintained and reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments are committed in the background: in order per stream, several streams at a time."""
+"""Jobs in the background: in order per stream, several streams at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs beside the loading: a table is claimed or known again, what others have left is removed."""
+"""The start of a stream: its table is known again and claimed, and rows will not be there twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments are committed in the background, and STATE leaves as it becomes true."""
+"""Segments are submitted to be committed in order, and STATE leaves as it becomes true."""
 
 from __future__ import annotations
 

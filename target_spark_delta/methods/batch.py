@@ -1,4 +1,8 @@
-"""The rows of one segment on their way into a table, and what is known of them."""
+"""A batch: typed rows of one segment on their way into a table, and what a run knows of them.
+
+Of the rows that it changes those below the tap's bookmark have come late, which is counted here. A
+tap with a `lookback` sends again what lies below its bookmark, and most of it is known.
+"""
 
 from __future__ import annotations
 

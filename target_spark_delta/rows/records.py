@@ -1,4 +1,4 @@
-"""A segment's lines into typed rows; what does not fit raises an error, or is told apart."""
+"""A segment's lines into typed rows; what does not fit raises an error, or is set apart."""
 
 from __future__ import annotations
 
