@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote_plus
 
+from singer_spark.errors import SettingsError
 from tap_spark_source.dialects.reading import DECIMAL_HINT, PLAIN, Reading
 from tap_spark_source.plan.key import Mark
 from tap_spark_source.plan.table import Column, Index, is_name
@@ -51,6 +52,8 @@ class Dialect:
     every_nth = "mod(n, {step}) = 0"
     # Connection properties that those of the user come after.
     properties: Mapping[str, str] = {}
+    # Where a URL takes none: what to do instead.
+    refuses_properties = ""
     # What ends a wait for a server that is gone: half a minute for a connection, a minute for a
     # login, half an hour for the first row of a slow query or the next one.
     timeouts: Mapping[str, str] = {}
@@ -101,6 +104,12 @@ class Dialect:
 
     def url_with(self, url: str, properties: Mapping[str, str]) -> str:
         """Add connection properties to a URL, as most drivers read them."""
+        if properties and self.refuses_properties:
+            names = ", ".join(f"-D{name}=…" for name in properties)
+            raise SettingsError(
+                f"source_options: {', '.join(properties)} cannot be passed on; "
+                f"{self.refuses_properties.format(names=names)}"
+            )
         parts = [f"{name}={quote_plus(value)}" for name, value in properties.items()]
         sign = "&" if "?" in url else "?"
         return f"{url}{sign}{'&'.join(parts)}" if parts else url

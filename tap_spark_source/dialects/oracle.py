@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from typing_extensions import override
 
-from singer_spark.errors import SettingsError
 from tap_spark_source.dialects.base import Dialect, Row, Wanted
 from tap_spark_source.dialects.reading import DECIMAL_HINT, PLAIN, Reading, exact_time
 from tap_spark_source.plan.table import Column
@@ -33,6 +32,8 @@ class Oracle(Dialect):
     system_schemas = ("SYS", "SYSTEM")
     unordered = "clob|nclob|blob|bfile|long|xmltype|json"
     expressions = {"timestamp_ntz": _TIMESTAMP, "timestamp": _INSTANT}
+    # This driver reads nothing from a URL; its timeouts are properties of Java.
+    refuses_properties = "set {names} in spark_conf spark.driver.extraJavaOptions"
     bytes_literal = "hextoraw('{digits}')"
 
     @override
@@ -41,17 +42,6 @@ class Oracle(Dialect):
         statements = filter(None, [given.get(_SESSION, "").strip(), _BINARY])
         run = " ".join(f"execute immediate {self.text(one)};" for one in statements)
         return {**given, _SESSION: f"begin {run} end;"}
-
-    @override
-    def url_with(self, url: str, properties: Mapping[str, str]) -> str:
-        """Refuse what this driver reads from no URL; its timeouts are properties of Java."""
-        if properties:
-            names = ", ".join(f"-D{name}=…" for name in properties)
-            raise SettingsError(
-                f"source_options: {', '.join(properties)} cannot be passed on; set {names} in "
-                "spark_conf spark.driver.extraJavaOptions"
-            )
-        return url
 
     @override
     def literal(self, column: Column, value: str) -> str:

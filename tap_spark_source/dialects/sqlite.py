@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from typing_extensions import override
 
-from singer_spark.errors import SettingsError
 from tap_spark_source.dialects.base import Dialect, Row, Wanted
 from tap_spark_source.dialects.reading import DECIMAL_HINT, OTHER_KIND, Reading
 from tap_spark_source.plan.table import Column
@@ -48,6 +47,8 @@ class SQLite(Dialect):
     random = "abs(random() / 9223372036854775808.0)"
     system_schemas = ("",)
     arrives_as_text = True
+    # What stands in the URL this driver would take for a part of the file's name.
+    refuses_properties = "SQLite's own are written small"
     # The ends alone: kinds are ordered, numbers before texts before bytes.
     kinds_query = (
         "select typeof((select min({expression}) from {table})) as low, "
@@ -55,16 +56,6 @@ class SQLite(Dialect):
     )
     first_rows = "select * from ({query} limit {rows})"
     unites = True
-
-    @override
-    def url_with(self, url: str, properties: Mapping[str, str]) -> str:
-        """Refuse what this driver would take for a part of the file's name."""
-        if properties:
-            raise SettingsError(
-                f"source_options: {', '.join(properties)} cannot be passed on; SQLite's own are "
-                "written small"
-            )
-        return url
 
     @override
     def literal(self, column: Column, value: str) -> str:

@@ -10,9 +10,8 @@ from typing_extensions import override
 
 from singer_spark.names import literal, quote
 from tap_spark_source.dialects.base import Dialect
-from tap_spark_source.plan.key import Key, Range
+from tap_spark_source.plan.key import Key, Range, Reach, Slice
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.plan.slices import Reach, Slice
 from tap_spark_source.plan.table import Column
 
 

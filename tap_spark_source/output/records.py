@@ -79,9 +79,7 @@ def record_texts(
     return frame.selectExpr(f"{record} as record", *beside)
 
 
-def record_lines(
-    records: DataFrame, envelope: Envelope, *, beside: Sequence[str] = ()
-) -> DataFrame:
+def record_lines(records: DataFrame, envelope: Envelope, beside: Sequence[str] = ()) -> DataFrame:
     """Return the RECORD messages of the texts in the column `record`, without line ends."""
     head = f'{{"type":"RECORD","stream":{json.dumps(envelope.stream)},"record":'
     tail = f',"time_extracted":{json.dumps(envelope.time_extracted)}'

@@ -148,7 +148,7 @@ def plan_read(
         method=replication.method,
         new_files=replication.method == INCREMENTAL and bool(options.new_files),
         lookback=settings.lookback_of(table.stream),
-        snapshot=plan_snapshot(table, settings, key_properties=key_properties),
+        snapshot=plan_snapshot(table, settings, key_properties),
         singer_decimal=settings.singer_decimal,
     )
 
@@ -269,9 +269,7 @@ class Snapshot:
     every: int = 0
 
 
-def plan_snapshot(
-    table: Table, settings: Settings, *, key_properties: Sequence[str]
-) -> Snapshot | None:
+def plan_snapshot(table: Table, settings: Settings, key: Sequence[str]) -> Snapshot | None:
     """Read the options of a table's stream."""
     stream, path, options = table.stream, settings.snapshot_path, settings.of_stream(table.stream)
     mode, every = options.snapshot, options.snapshot_every
@@ -284,7 +282,7 @@ def plan_snapshot(
         raise SettingsError(
             f"{stream}: snapshot_every must be a duration with its unit, such as 6h, 30m or 90s"
         )
-    keys = [column for column in map(table.column, key_properties) if column]
+    keys = [column for column in map(table.column, key) if column]
     written = tuple(_written(column, as_text=settings.singer_decimal) for column in keys)
     form = KeyForm(source=place_of(settings), key=written)
     return Snapshot(mode=mode, path=path, form=form, every=seconds)

@@ -114,9 +114,7 @@ def table_metadata(table: Table, *, automatic: set[str]) -> MetadataMapping:
     return mapping
 
 
-def _add_nested(
-    mapping: MetadataMapping, crumb: tuple[str, ...], schema: Mapping[str, Any]
-) -> None:
+def _add_nested(mapping: MetadataMapping, crumb: tuple[str, ...], schema: Any) -> None:
     for name, nested in (schema.get("properties") or {}).items():
         below = (*crumb, "properties", name)
         mapping[below] = ColumnMetadata(inclusion=_AVAILABLE)

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 
-from tap_spark_source.plan.key import Key, Mark, Range
+from tap_spark_source.plan.key import Key, Mark, Range, Reach, Slice, Survey, cuts_of, step_of
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.plan.slices import Reach, Slice, Survey, cuts_of, step_of
 from tap_spark_source.sources.base import TableSource
 from tap_spark_source.sources.row_json import RowWatch
 

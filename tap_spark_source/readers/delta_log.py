@@ -20,8 +20,8 @@ from singer_spark.errors import SettingsError, SourceError, StateError
 from singer_spark.names import quote
 from singer_spark.protocol import DELTA_SNAPSHOT
 from tap_spark_source.plan.bookmark import DELTA_TABLE, DELTA_VERSION, goes_on
+from tap_spark_source.plan.key import Slice
 from tap_spark_source.plan.read_plan import DELETED_AT, ReadPlan
-from tap_spark_source.plan.slices import Slice
 from tap_spark_source.plan.table import Table
 from tap_spark_source.readers import full_table
 from tap_spark_source.readers.chunks import Chunk, Preview

@@ -15,9 +15,8 @@ from singer_spark.errors import StateError
 from singer_spark.protocol import FULL_TABLE as LOAD
 from singer_spark.report import report
 from tap_spark_source.plan.bookmark import goes_on
-from tap_spark_source.plan.key import Edge, Key, Range
+from tap_spark_source.plan.key import Edge, Key, Range, Slice
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.plan.slices import Slice
 from tap_spark_source.plan.warnings import warn
 from tap_spark_source.readers.chunks import Chunk, Preview, is_one_range, look_ahead, slices
 from tap_spark_source.readers.marks import to_mark

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tap_spark_source.plan.key import Edge, Mark, Range
+from tap_spark_source.plan.key import Edge, Mark, Range, Slice, Survey, cuts_of
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.plan.slices import Slice, Survey, cuts_of
 from tap_spark_source.plan.warnings import warn
 from tap_spark_source.readers.chunks import Chunk, Preview, is_one_range, look_ahead, slices
 from tap_spark_source.readers.open_window import Ahead, OpenWindow, open_window

@@ -29,9 +29,7 @@ _WRITTEN = {
 _FIRST, _AGES = "timestamp'0001-01-01 00:00:00'", Decimal(10) ** 11
 
 
-def to_mark(
-    spark: SparkSession, key: Key, values: Sequence[Any], *, rounds_up: bool = False
-) -> Mark:
+def to_mark(spark: SparkSession, key: Key, values: Sequence[Any], rounds_up: bool = False) -> Mark:
     """Return JSON values of a key, or of its first parts, as the source's literals want them.
 
     A value that is finer than its type becomes the one below it, or that above it; one that only

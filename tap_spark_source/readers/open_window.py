@@ -12,9 +12,19 @@ from singer_spark.errors import DataError, SettingsError
 from singer_spark.report import report
 from singer_spark.shown import shown
 from tap_spark_source.dialects.statements import KeyNames, SparkSQL
-from tap_spark_source.plan.key import Edge, Key, Mark, Range, is_empty, is_same_mark, is_value
+from tap_spark_source.plan.key import (
+    Edge,
+    Key,
+    Mark,
+    Range,
+    Slice,
+    Survey,
+    is_empty,
+    is_same_mark,
+    is_value,
+    share_one_value,
+)
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.plan.slices import Slice, Survey, share_one_value
 from tap_spark_source.plan.warnings import inform, warn
 from tap_spark_source.plan.window import Bounds, Window, bad_bound
 from tap_spark_source.readers.chunks import look_ahead

@@ -113,14 +113,12 @@ def _base(plan: ReadPlan, store: Store, kept: Sequence[Kept], run: str) -> Base:
     return base
 
 
-def _compared(
-    source: TableSource, plan: ReadPlan, store: Store, base: Base, now: datetime
-) -> Chunk:
+def _compared(source: TableSource, plan: ReadPlan, store: Store, base: Base, at: datetime) -> Chunk:
     """Compare the table with what was there, and keep the result as the next version."""
-    version, with_rows = now.strftime(_STAMP), bool(plan.snapshot and plan.snapshot.mode == "rows")
+    version, with_rows = at.strftime(_STAMP), bool(plan.snapshot and plan.snapshot.mode == "rows")
     current = _current(source, plan, with_rows=with_rows)
     store.write(version, changes_of(store.rows_of(base.condition), current, versions=base.versions))
-    deleted = f',"{DELETED_AT}":"{now.isoformat(timespec="microseconds")}"}}'
+    deleted = f',"{DELETED_AT}":"{at.isoformat(timespec="microseconds")}"}}'
     gone = f"concat(left(key, length(key) - 1), {literal(deleted)})"
     found = store.changes(version, with_rows=with_rows)
     rows = found.selectExpr(f"if(change = 'deleted', {gone}, record) as record")

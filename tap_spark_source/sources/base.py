@@ -26,9 +26,8 @@ from singer_spark.secrets import mask
 from singer_spark.shown import A_VALUE, HIDDEN, shows_values, without_values
 from singer_spark.types import to_ddl, to_json_schema
 from tap_spark_source.dialects.reading import MISFITS, PLAIN, Reading
-from tap_spark_source.plan.key import Key
+from tap_spark_source.plan.key import Key, Reach, Slice, Survey
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.plan.slices import Reach, Slice, Survey
 from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.settings import Settings
 from tap_spark_source.sources.row_json import REREAD, RowDigest, row_hash

@@ -26,9 +26,8 @@ from tap_spark_source.dialects.statements import (
     survey_statement,
     where_of,
 )
-from tap_spark_source.plan.key import Key
+from tap_spark_source.plan.key import Key, Reach, Slice, Survey
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.plan.slices import Reach, Slice, Survey
 from tap_spark_source.plan.table import Column, Table, is_name, is_wanted
 from tap_spark_source.settings import Settings
 from tap_spark_source.sources.base import Place, TableSource, one_per_stream, source_errors

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tap_spark_source.plan.key import Edge, Key, Range
-from tap_spark_source.plan.slices import Survey
+from tap_spark_source.plan.key import Edge, Key, Range, Survey
 from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.sources.row_json import RowDigest
 

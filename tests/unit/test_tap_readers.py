@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from singer_spark.assignment import Loaded
 from singer_spark.errors import DataError, SettingsError
 from singer_spark.protocol import Scope
-from tap_spark_source.plan.key import Key
+from tap_spark_source.plan.key import Key, Survey, cuts_of
 from tap_spark_source.plan.read_plan import ReadPlan
 from tap_spark_source.plan.scope import read_for
-from tap_spark_source.plan.slices import Survey, cuts_of
 from tap_spark_source.plan.table import Column
 from tap_spark_source.plan.window import Window
 from tap_spark_source.readers import chunks

@@ -11,9 +11,8 @@ from tap_spark_source.dialects.mysql import MySQL
 from tap_spark_source.dialects.postgres import Postgres
 from tap_spark_source.dialects.sqlserver import SQLServer
 from tap_spark_source.dialects.statements import KeyNames, SparkSQL, conditions_of, survey_statement
-from tap_spark_source.plan.key import Edge, Key, Range
+from tap_spark_source.plan.key import Edge, Key, Range, Reach, Slice
 from tap_spark_source.plan.read_plan import ReadPlan
-from tap_spark_source.plan.slices import Reach, Slice
 from tap_spark_source.plan.table import Column, Index, Table
 from tap_spark_source.plan.warnings import table_warnings
 from tap_spark_source.plan.window import Window
