@@ -21,7 +21,7 @@ from singer_spark.errors import SingerSparkError
 from tap_spark_source import stream, tap
 from tap_spark_source.dialects import dialect_of
 from tap_spark_source.dialects.statements import KeyNames, SparkSQL
-from tap_spark_source.plan.slices import Survey
+from tap_spark_source.plan.key import Survey
 from tap_spark_source.plan.table import Column, Table
 from tap_spark_source.readers import marks
 from tap_spark_source.tap import CONFIG_JSONSCHEMA, TapSparkSource
