@@ -27,8 +27,9 @@ def test_every_schema_says_what_was_read(shop):
     assert read_of(first) == {"rows": "all"}
     again = run_tap(orders(shop, replication_key="AT", lookback=86400), state=first.state)
     # As bookmarks write values.
-    known = {"rows": "range", "column": "AT", "nulls": True}
-    assert read_of(again) == {**known, "from": "2024-01-02T00:00:00.000000"}
+    known = {"rows": "range", "column": "AT", "nulls": True, "from": "2024-01-02T00:00:00.000000"}
+    below = {"column": "AT", "below": "2024-01-03T00:00:00.000000"}
+    assert read_of(again) == {**known, "again": below}
 
 
 def test_a_start_date_and_a_window_are_written_as_bookmarks_write_values(shop):
