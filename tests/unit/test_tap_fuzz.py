@@ -243,7 +243,7 @@ def run(config, state, catalog):
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stands_in:
         for place, name, other in (
             (tap, "open_source", lambda _: Source()),
-            (stream, "open_reading", Reading),
+            (stream, "Records", Reading),
             (marks, "_texts", spark_says),
         ):
             stands_in.enter_context(mock.patch.object(place, name, other))

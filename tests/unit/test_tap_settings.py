@@ -221,4 +221,4 @@ def test_a_whole_number_may_be_written_with_a_point():
     config = {"source_url": "csv:/x", "slice_rows": 5.0, **options}
     tap = TapSparkSource(config=config, catalog={"streams": []})
     assert (tap.settings.slice_rows, type(tap.settings.slice_rows)) == (5, int)
-    assert type(tap.settings.of_stream("t")["num_partitions"]) is int
+    assert type(tap.settings.of_stream("t").num_partitions) is int
