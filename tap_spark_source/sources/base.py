@@ -199,7 +199,10 @@ def _misfit(reason: str) -> str:
     if shows_values():
         return reason
     ours = re.search(rf"(?:[\w.]+: {A_VALUE} )?(?:{'|'.join(MISFITS)})", reason)
-    return ours[0] if ours else without_values(reason)
+    said = ours[0] if ours else without_values(reason)
+    if said == reason:
+        return said
+    return f"{'it ' if said.startswith('is ') else ''}{said} (show_values: true shows it)"
 
 
 def _names_of(key: str) -> str:

@@ -106,7 +106,7 @@ def test_late_rows_do_not_go_past_stream_maps(database):
         ("later", {"replication_key": "at"}, "the highest at, .* is in the future"),
         ("later", {"replication_key": "ts"}, "the highest ts, .* is in the future"),
         ("later", {"replication_key": "day"}, "the highest day, .* is in the future"),
-        ("ties", {"replication_key": "at"}, r"more than 9 rows share the at 2024.*\[at, id\]"),
+        ("ties", {"replication_key": "at"}, r"more than 9 rows share the at …;.*\[at, id\]"),
     ],
 )
 def test_what_would_cost_rows_or_time_is_warned_of(database, caplog, table, options, warning):

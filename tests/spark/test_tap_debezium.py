@@ -227,7 +227,7 @@ def test_events_are_read_by_the_schema_that_they_had(spark):
     assert found["price"] == Decimal("1.1000")
     fields = connect.carried([key, older], [key, newest], {**types, "price": "decimal(10,2)"})
     fine = {**EVENT, "after": {"id": 1, "price": "bw=="}}
-    with pytest.raises(Exception, match=r"price: 0\.0111 is no value of its column's"):
+    with pytest.raises(Exception, match=r"price: a value is no value of its column's"):
         debezium.changes(frame(spark, [event(0, fine)]), fields, ["id"]).toArrow()
 
 
@@ -253,7 +253,7 @@ def test_values_that_a_given_type_cannot_hold_are_errors_and_times_of_day_have_n
     assert tuple(row) == (Decimal("1.23"), "25:00:00.000000", "-00:00:00.000001")
     fine = {**EVENT, "after": {"id": 1, "price": 1.239}}
     fields = [connect.given_field("id", "bigint"), price]
-    with pytest.raises(Exception, match=r"price: 1\.239\d* is no value of its column's"):
+    with pytest.raises(Exception, match=r"price: a value is no value of its column's"):
         debezium.changes(frame(spark, [event(0, fine)]), fields, ["id"]).toArrow()
 
 

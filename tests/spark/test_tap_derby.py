@@ -81,7 +81,7 @@ def test_every_type_arrives_exactly(url):
 
 
 def test_what_is_finer_than_a_microsecond_is_an_error(url):
-    with pytest.raises(DataError, match=r"SHOP-FINE.*123456789 is finer than a microsecond"):
+    with pytest.raises(DataError, match=r"SHOP-FINE.* it is finer than a microsecond"):
         run_tap({"source_url": url, "tables": ["SHOP.FINE"]})
 
 

@@ -91,10 +91,10 @@ def test_times_of_csv_that_spark_would_bend_are_an_error(tmp_path, options):
     }
     assert {row["part"] for row in records} == {1}
     path.write_text("id,`at\n1,2024-01-01T10:00:00.1234567\n")
-    with pytest.raises(DataError, match=r"00\.1234567 is finer than a microsecond"):
+    with pytest.raises(DataError, match="it is finer than a microsecond"):
         run_tap(config)
     path.write_text("id,`at\n1,10:30:00\n")
-    with pytest.raises(DataError, match="10:30:00 is a time without a day"):
+    with pytest.raises(DataError, match="it is a time without a day"):
         run_tap({**config, "stream_options": {}})
     path.write_text("id,`at\n1,2024-01-01T10:00:00.1234567\n")
     plain = {"inferSchema": False}

@@ -237,7 +237,7 @@ def test_what_cannot_be_compared_is_named(tmp_path, write):
     with pytest.raises(SettingsError, match="t: snapshot rows compares by key"):
         run_tap(config(tmp_path, "rows", key_properties=[]))
     with pytest.raises(
-        DataError, match=r't .*\{"id":1\} is the key of several rows; set key_properties'
+        DataError, match=r"t .*one id is the key of several rows; set key_properties"
     ):
         run_tap(config(tmp_path, "rows"))
     with pytest.raises(SettingsError, match="t: snapshot keys needs snapshot_path"):
