@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
@@ -24,6 +24,9 @@ from singer_spark.errors import SingerSparkError, innermost_cause
 from singer_spark.storage.objects import ObjectStore
 from singer_spark.storage.open import open_objects
 from target_spark_delta.table.table import Table, answer
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
 
 logger = logging.getLogger(__name__)
 
@@ -112,20 +115,25 @@ def remove_folder(location: str) -> None:
     if folder is not None:
         shutil.rmtree(folder.expanduser(), ignore_errors=True)
         return
-    objects = files_of(location)
+    parts = urlsplit(location)
+    if parts.scheme not in _S3 or parts.netloc in _out_of_reach:
+        return
+    # Only where it is needed: it takes a while to load.
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
     try:
-        if objects:
-            _empty(objects, "")
-    except SingerSparkError as error:
+        _remove_prefix(boto3.client("s3"), parts.netloc, f"{parts.path.strip('/')}/")
+    except (BotoCoreError, ClientError) as error:
         logger.debug("%s: %s", location, error)
 
 
-def _empty(objects: ObjectStore, folder: str) -> None:
-    for name in objects.list(folder):
-        if name.endswith("/"):
-            _empty(objects, f"{folder}{name}")
-        else:
-            objects.delete(f"{folder}{name}")
+def _remove_prefix(client: S3Client, bucket: str, prefix: str) -> None:
+    """Remove what lies below a prefix, the empty objects that stand for folders too."""
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    for page in pages:
+        for entry in page.get("Contents", []):
+            client.delete_object(Bucket=bucket, Key=entry["Key"])
 
 
 def forget_last_commit(spark: SparkSession) -> None:
