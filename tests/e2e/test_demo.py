@@ -34,8 +34,8 @@ def test_the_demo_prints_what_the_readme_shows(tmp_path):
     assert done.returncode == 0, done.stderr
     shown = re.search(r"```text\n(A shop's database.*?)```", README.read_text(), re.DOTALL)
     assert steady(done.stdout) == steady(shown[1])
-    assert "   SHOP-ORDERS: 1000 records...\n" in done.stdout
-    assert "   SHOP-ORDERS: 6 records...\n" in done.stdout
+    assert "   main-orders: 1000 records...\n" in done.stdout
+    assert "   main-orders: 6 records...\n" in done.stdout
     folder = re.search(r", in (/.*)", done.stdout)[1]
     assert not Path(folder).exists()
 
