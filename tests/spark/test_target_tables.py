@@ -13,9 +13,8 @@ from deltalake import DeltaTable
 from singer_spark.assignment import PIPELINE, RUN_FILE, Assignment
 from singer_spark.errors import RecordError, SettingsError
 from target_spark_delta import target
-from target_spark_delta.methods import staging
-from target_spark_delta.table import races
-from target_spark_delta.table.table import Table
+from target_spark_delta.methods import overwrite, staging
+from target_spark_delta.table import ddl, races
 from tests.support.singer import Loaded, data, record, runs, schema
 
 ID = {"type": "integer"}
@@ -154,7 +153,8 @@ def test_clusters_that_a_crash_after_a_rewrite_has_lost_are_given_back(lake, mon
     }
     lake.load(of_stream("tables/layout"), stream_options=chosen)
     with monkeypatch.context() as patched:
-        patched.setattr(Table, "cluster", crash)
+        patched.setattr(ddl, "cluster", crash)
+        patched.setattr(overwrite, "cluster", crash)
         with pytest.raises(ZeroDivisionError):
             lake.load(of_stream("tables/layout_wider"), stream_options=chosen)
     assert clusters(lake.root / name) == []

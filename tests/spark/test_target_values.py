@@ -212,7 +212,7 @@ def test_keys_of_maps_have_their_type_or_are_refused(lake):
 
 def test_segments_reach_a_spark_that_does_not_share_this_disk(lake, monkeypatch):
     staging = lake.root / "_singer_spark" / "spool"
-    monkeypatch.setattr(Destination, "staging", lambda *_: staging.as_uri())
+    monkeypatch.setattr(Destination, "spool_folder", lambda *_: staging.as_uri())
     monkeypatch.setattr(records, "_PIECE_BYTES", 200)
     properties = {"id": {"type": "integer"}, "free": {"type": "object"}}
     raw = '{"type":"RECORD","stream":"s","record":{"id":%d,"free":{"é":1.10}}}\n'
