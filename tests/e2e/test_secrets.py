@@ -266,8 +266,7 @@ def test_a_value_that_cannot_be_read(scene):
 def test_a_load_that_fails(scene):
     scene.fill()
     (scene.world / "work" / "lake").mkdir()
-    (scene.world / "work" / "lake" / "main").write_text("no folder")
-    (scene.world / "work" / "lake" / "orders").write_text("no folder")
+    (scene.world / "work" / "lake" / "main_orders").write_text("no folder")
     file = scene.pipeline(
         tap={"source_options": None}, target={"path": str(scene.world / "work" / "lake")}
     )
